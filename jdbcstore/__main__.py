@@ -1,6 +1,6 @@
 """`python -m jdbcstore` is the `jdbcstore` program."""
 
-from jdbcstore.cli import main
+from jdbcstore.program import main
 
 if __name__ == "__main__":
     main()

@@ -8,18 +8,22 @@ qualified name of a composite is its physical name, since its elements may be of
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import ClassVar, Final, NoReturn, Self
 
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["Destination", "Queue", "TempQueue", "TempTopic", "Topic", "parse_destination"]
+__all__ = ["Destination", "Queue", "TempQueue", "TempTopic", "Topic", "has_control_characters", "parse_destination"]
 
 #: CONTAINER is VARCHAR(250): the qualified name has to fit, counted in characters.
 QUALIFIED_NAME_MAX: Final = 250
 
 #: How the names of topics begin on which a broker tells what happens in it.
 ADVISORY_PREFIX: Final = "ActiveMQ.Advisory."
+
+#: They would break lines of logs and lists; a half of a character that takes two is none.
+_CONTROL: Final = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 #: Path elements that stand for others.
 _PATTERNS: Final = frozenset({"*", ">"})
@@ -35,7 +39,7 @@ class Destination:
         ConfigurationError: the name is empty.
     """
 
-    __slots__ = ("_hash", "encoded", "is_composite", "is_wildcard", "physical_name", "qualified_name")
+    __slots__ = ("_hash", "encoded", "is_composite", "is_storable", "is_wildcard", "physical_name", "qualified_name")
 
     prefix: ClassVar[str] = ""
     is_queue: ClassVar[bool] = False
@@ -48,6 +52,9 @@ class Destination:
     is_composite: bool
     #: Whether a path element of the name is ``*`` or ``>``.
     is_wildcard: bool
+    #: Whether every store can keep messages under this name, and clients may give it to a queue: it is one
+    #: destination's, it fits, and has no control characters.
+    is_storable: bool
     #: Room for the codec: the destination as it stands in a frame, once it was written or read.
     encoded: bytes | None
 
@@ -69,8 +76,12 @@ class Destination:
         set_once(self, "physical_name", name)
         is_composite = "," in name
         set_once(self, "is_composite", is_composite)
-        set_once(self, "is_wildcard", ("*" in name or ">" in name) and not _PATTERNS.isdisjoint(name.split(".")))
+        is_wildcard = ("*" in name or ">" in name) and not _PATTERNS.isdisjoint(name.split("."))
+        set_once(self, "is_wildcard", is_wildcard)
         set_once(self, "qualified_name", name if is_composite else self.prefix + name)
+        is_short = len(self.prefix) + len(name) <= QUALIFIED_NAME_MAX
+        is_plain = is_short and not (is_composite or is_wildcard or has_control_characters(name))
+        set_once(self, "is_storable", is_plain)
         set_once(self, "encoded", None)
         set_once(self, "_hash", hash((self.prefix, name)))
 
@@ -89,12 +100,6 @@ class Destination:
     def is_advisory(self) -> bool:
         """Whether a broker tells on it what happens in it (`ADVISORY_PREFIX`)."""
         return not self.is_queue and self.physical_name.startswith(ADVISORY_PREFIX)
-
-    @property
-    def is_storable(self) -> bool:
-        """Whether every store can keep messages under this name: it is one destination's, it fits, it is printable."""
-        name = self.qualified_name
-        return len(name) <= QUALIFIED_NAME_MAX and name.isprintable() and not (self.is_composite or self.is_wildcard)
 
     def elements(self) -> tuple[Destination, ...]:
         """The destinations of a composite in their order, each once; a plain destination is its only element.
@@ -168,6 +173,11 @@ class TempTopic(Destination):
     __slots__ = ()
     prefix = "temp-topic://"
     is_temporary = True
+
+
+def has_control_characters(name: str) -> bool:
+    """Whether a name has what no new destination may have: control characters, ends of lines, halves of characters."""
+    return not name.isprintable() and _CONTROL.search(name) is not None
 
 
 #: Longer names are parsed anew each time: clients choose them, and remembering must not cost memory.

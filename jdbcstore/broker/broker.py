@@ -196,7 +196,9 @@ class Broker:
         self.topic, self.opening, self.has_to_open = there.topic, there.opening, there.has_to_open
         self.remove_topic, self.remove_destination = there.remove_topic, there.remove_destination
         self.add_temporary, self.knows_temporary = there.add_temporary, there.knows_temporary
-        self.remove_temporary, self.check_room_for = there.remove_temporary, there.check_room_for
+        self.remove_temporary = there.remove_temporary
+        self.check_room_for, self.check_name = there.check_room_for, there.check_name
+        self.check_parts = there.check_parts
         self.has_consumers, self.count_consumers = there.has_consumers, there.count_consumers
         self._is_sweeping = False
         self._router = router = Router(self, self.scheduler, self.virtual_topics, dead_letters)

@@ -108,6 +108,8 @@ class ClientConsumers:
             ProtocolError: it asks for what there is not, or for too much.
             SelectorError: its condition is none.
         """
+        if wanted.destination.is_composite:
+            self._broker.check_parts(wanted.destination)
         self.access.check_receive(wanted.destination)
         if len(self.by_key) >= self._broker.options.subscriptions_max:
             raise ProtocolError(

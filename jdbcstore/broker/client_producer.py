@@ -115,10 +115,12 @@ class ClientProducer:
             if transaction is not None:
                 raise ProtocolError(f"Messages to {destination} are orders: send them outside of transactions")
             self._access.check_management(message.reply_to)
+            if message.reply_to is not None:
+                self._check_reply(message.reply_to)
             self._broker.scheduler.manage(message, self._answer(self._client, request, message.size + WRITE_BYTES))
             return
         if message.reply_to is not None and self._statistics is not None and self._statistics.answers(message):
-            self.check(message.reply_to)  # the broker sends there for this client, who has to have the right
+            self._check_reply(message.reply_to)
             self._statistics.answer(message)
             self._client.complete(request)
             return
@@ -224,11 +226,18 @@ class ClientProducer:
             permissions.check_send(destination)
 
     def check(self, destination: Destination) -> None:
-        """Raise NotAuthorized or NoSuchDestination if nothing can be sent there."""
+        """Raise NotAuthorized, NoSuchDestination or ProtocolError if nothing can be sent there."""
+        if destination.is_composite:
+            self._broker.check_parts(destination)
         for element in destination.elements():
             if element.is_temporary and not self._broker.knows_temporary(element):
                 raise NoSuchDestination(str(element))
         self._check_send(destination)
+
+    def _check_reply(self, reply_to: Destination) -> None:
+        """The broker is going to send there for this client. Raises as `check`, or since it is a wildcard."""
+        self.check(reply_to)
+        self._division.check_targets(reply_to)
 
     def spoil(self, transaction: str | None) -> None:
         """A numbered message of a transaction cannot be read: the transaction cannot be committed any more."""

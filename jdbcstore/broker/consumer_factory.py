@@ -62,17 +62,13 @@ def _check_destination(broker: ClientHost, client: Subscriber, wanted: Subscript
     elements = wanted.destination.elements()
     if not elements:
         raise ProtocolError(f"Cannot subscribe to '{wanted.label}': nothing stands between its commas")
-    parts_max = broker.options.composite_parts_max
-    if len(elements) > parts_max:
-        raise ProtocolError(
-            f"A subscription to {len(elements)} destinations: composite_parts_max is {parts_max}. Subscribe to a"
-            " wildcard, or several times"
-        )
     kinds = {element.is_queue for element in elements}
     if len(kinds) > 1:
         raise ProtocolError(f"Cannot subscribe to queues and topics at once: {wanted.label}")
     for element in elements:
         broker.check_room_for(element)
+        if not element.is_storable:
+            broker.check_name(element)
         if element.is_temporary and not broker.knows_temporary(element):
             raise NoSuchDestination(str(element))
         if element.is_temporary and not element.physical_name.startswith(f"{client.connection_id}:"):

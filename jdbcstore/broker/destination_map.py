@@ -18,7 +18,7 @@ from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.security.authorization import Authorization
 from jdbcstore.broker.topic import Topic
 from jdbcstore.broker.virtual_topics import VirtualTopics
-from jdbcstore.destination import Destination
+from jdbcstore.destination import Destination, has_control_characters
 from jdbcstore.destination import Queue as QueueName
 from jdbcstore.errors import JdbcStoreError, ProtocolError
 
@@ -86,10 +86,7 @@ class DestinationMap:
         Raises:
             ProtocolError: the broker needs it for itself.
         """
-        if destination == PAUSES:
-            raise ProtocolError(f"{destination} keeps what operators have paused: use another name")
-        if destination == PREPARED_JOBS:
-            raise ProtocolError(f"{destination} keeps scheduled messages that are in doubt: use another name")
+        _refuse_own(destination)
         queue = self.queues[destination] = Queue(self._host, destination)
         self._count_destinations()
         self._host.advisories.destination_added(destination)
@@ -149,6 +146,35 @@ class DestinationMap:
                 " Unsubscribe from one, or try again later"
             )
 
+    def check_parts(self, destination: Destination) -> None:
+        """A client wants to use a composite. To be asked before its parts are looked at, which takes time for each.
+
+        Raises:
+            ProtocolError: it has more than there may be.
+        """
+        count = destination.physical_name.count(",") + 1
+        most = self._host.options.composite_parts_max
+        if count > most:
+            raise ProtocolError(
+                f"{count} destinations at once: composite_parts_max is {most}. Use a topic or a wildcard, or name fewer"
+                " in each request"
+            )
+
+    def check_name(self, destination: Destination) -> None:
+        """A client wants to use a destination, which is made if it is not there. Need not be asked for what every store
+        can keep (`Destination.is_storable`), unless it is made only when nobody is there to hear of an error.
+
+        Raises:
+            ProtocolError, ConfigurationError: it is not there, and there cannot be one of this name.
+        """
+        _refuse_own(destination)
+        if destination.is_storable or destination.is_wildcard or destination.is_temporary or self.is_there(destination):
+            return
+        if has_control_characters(destination.physical_name):
+            raise ProtocolError(f"{destination.qualified_name!r} has control characters: no new queue or topic may")
+        if destination.is_queue:
+            self._host.queue_store(self._host.adapter, destination)  # says whether the store can keep it
+
     def _count_destinations(self) -> None:
         self.is_crowded = (
             len(self.queues) + len(self.topics) - len(self._temporary) >= self._host.options.destinations_max
@@ -188,20 +214,23 @@ class DestinationMap:
 
     def remove_destination(self, destination: Destination, answer: Answer) -> None:
         """Remove a queue or topic that nobody is subscribed to, with all that is in it; `answer` hears when it is done.
+        What is not there is removed already.
 
         Raises:
-            ProtocolError: somebody is subscribed to it.
+            ProtocolError: somebody is subscribed to it, or it is not one destination.
         """
+        if destination.is_composite or destination.is_wildcard:
+            raise ProtocolError(f"Cannot remove {destination}: name one queue or topic")
         topic = self.topics.get(destination)
         if self.has_consumers(destination) or (topic is not None and topic.durable):
             raise ProtocolError(f"Destination: {destination} still has an active subscription")
         if not destination.is_queue:
             answer(None)
             return
-        queue = self.queue(destination)
+        queue = self.queues.get(destination)
 
         def purged(error: BaseException | None) -> None:
-            if error is None and queue.idle and self.queues.get(destination) is queue:
+            if error is None and queue is not None and queue.idle and self.queues.get(destination) is queue:
                 del self.queues[destination]
                 self._count_destinations()
                 self._host.advisories.destination_removed(destination)
@@ -211,7 +240,10 @@ class DestinationMap:
             forgotten = self._host.adapter.remove_destination(QueueName.decoded(destination.physical_name))
             self._host.completions.expect(forgotten, lambda _, failure: answer(failure), None)
 
-        queue.purge(purged)
+        if queue is None:
+            purged(None)
+        else:
+            queue.purge(purged)
 
     def remove_temporary(self, destination: Destination) -> None:
         """Forget a temporary destination with everything in it."""
@@ -278,3 +310,11 @@ class DestinationMap:
             self._host.forget_in_spool(queue)
         except JdbcStoreError as error:
             log.warning("store of an idle queue could not be closed queue=%s error=%r", name, str(error))
+
+
+def _refuse_own(destination: Destination) -> None:
+    """Raise ProtocolError if the broker needs a queue for itself."""
+    if destination == PAUSES:
+        raise ProtocolError(f"{destination} keeps what operators have paused: use another name")
+    if destination == PREPARED_JOBS:
+        raise ProtocolError(f"{destination} keeps scheduled messages that are in doubt: use another name")

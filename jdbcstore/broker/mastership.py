@@ -162,7 +162,6 @@ class Mastership:
     async def _stand_by(self) -> bool:
         """Ask until we are master; False when it is time to stop."""
         locker = self._locker
-        began_s = self._loop.time()
         telling_s, told_each_s = 0.0, _OUTAGE_TOLD_EACH_S
         if self._rest_s > 0:
             await self._rest()
@@ -174,10 +173,10 @@ class Mastership:
                     return True
                 holder = (await self._call(locker.status)).holder
             except TransientStoreError as error:
-                now_s = self._loop.time()
-                if self._lifecycle.state is State.STARTING and now_s - began_s > self._options.start_timeout_s:
+                if self._is_late:
                     raise
                 self._suspend_if_unfit(error)
+                now_s = self._loop.time()
                 if now_s >= telling_s:
                     telling_s, told_each_s = now_s + told_each_s, min(2 * told_each_s, _OUTAGE_TOLD_EACH_MOST_S)
                     log.warning("waiting for the store: cannot ask who is master, trying again error=%r", str(error))
@@ -273,8 +272,7 @@ class Mastership:
             if self._lifecycle.state is State.RECOVERING:
                 self._change(State.SUSPENDED, f"the store cannot be opened: {error}")
             await self._service.abandon()
-            is_late = self._loop.time() - self._began_s > self._options.start_timeout_s
-            if is_late and not self._is_settled and isinstance(error, TransientStoreError):
+            if self._is_late and isinstance(error, TransientStoreError):
                 raise
             return
         try:
@@ -368,6 +366,11 @@ class Mastership:
         self.end(str(error), error)
 
     # -- tools -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether it has tried to start for ``start_timeout_s``, and has neither stood by nor served."""
+        return not self._is_settled and self._loop.time() - self._began_s > self._options.start_timeout_s
 
     def _change(self, state: State, reason: str) -> None:
         lease = None if self._locker is None else self._locker.lease

@@ -35,29 +35,39 @@ class MessageDivision:
             ProtocolError: one of them cannot be sent to, they are more than may be stored at once, or there is none.
         """
         is_composite = destination.is_composite
-        elements = destination.elements() if is_composite else (destination,)
-        if not elements:
-            raise ProtocolError(f"Cannot send to '{destination}': nothing stands between its commas")
-        for element in elements:
-            self._check_target(element)
+        elements = self.check_targets(destination)
         if self._broker.scheduler.takes(message):
+            for element in elements:
+                self._broker.check_name(element)
             self._broker.scheduler.job_of(message)  # refuses what cannot be kept
             return [message]
         if len(elements) > 1:
-            self._check_parts(message, len(elements))
+            self._check_size(message, len(elements))
         singles = message.divided() if is_composite else [message]
         if len(elements) > 1 or not elements[0].is_queue:
             self.check_copies(singles)
         return singles
 
-    def _check_parts(self, message: Message, count: int) -> None:
+    def check_targets(self, destination: Destination) -> tuple[Destination, ...]:
+        """What a message to a destination is divided among.
+
+        Raises:
+            ProtocolError, ConfigurationError: one of these cannot be sent to, they are too many, or there is none.
+        """
+        if destination.is_composite:
+            self._broker.check_parts(destination)
+            elements = destination.elements()
+            if not elements:
+                raise ProtocolError(f"Cannot send to '{destination}': nothing stands between its commas")
+        else:
+            elements = (destination,)
+        for element in elements:
+            self._check_target(element)
+        return elements
+
+    def _check_size(self, message: Message, count: int) -> None:
         """Raise ProtocolError if a message to so many destinations is more than may be stored at once."""
         options = self._broker.options
-        if count > options.composite_parts_max:
-            raise ProtocolError(
-                f"A message to {count} destinations: composite_parts_max is {options.composite_parts_max}. Send it to a"
-                " topic, or in several messages"
-            )
         if count * message.size > options.transaction_bytes_max:
             raise ProtocolError(
                 f"A message of {message.size} bytes to {count} destinations: they are stored together, and"
@@ -107,8 +117,10 @@ class MessageDivision:
             self._broker.check_room_for(destination)
         if destination.is_temporary and not self._broker.knows_temporary(destination):
             raise NoSuchDestination(str(destination))
-        if destination.is_wildcard:
-            raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
+        if not destination.is_storable:
+            if destination.is_wildcard:
+                raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
+            self._broker.check_name(destination)
 
     def size_of(self, messages: Sequence[Message]) -> int:
         """Bytes that they take on their way to the store, with their copies."""

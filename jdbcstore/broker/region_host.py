@@ -58,6 +58,12 @@ class RegionHost(DestinationHost, Protocol):
     def check_room_for(self, destination: Destination) -> None:
         """Raise ProtocolError if a client wants to use one destination too many."""
 
+    def check_parts(self, destination: Destination) -> None:
+        """Raise ProtocolError if a client names too many destinations at once."""
+
+    def check_name(self, destination: Destination) -> None:
+        """Raise ProtocolError or ConfigurationError if a client wants to use a destination of an impossible name."""
+
     def add_temporary(self, destination: Destination, connection_id: str) -> None:
         """A connection has a new temporary destination."""
 

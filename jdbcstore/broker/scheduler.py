@@ -348,13 +348,14 @@ class Scheduler:
         self._broker.read_patiently(store.jobs, *asked).add_done_callback(found)
 
     def _show(self, job: ScheduledJob, reply_to: Destination) -> None:
-        if reply_to.is_temporary and not self._broker.knows_temporary(reply_to):
-            return
         shown = job.message.copy()
         shown.destination, shown.message_id, shown.persistent = reply_to, self._next_message_id(), False
         shown.transaction_id, shown.expiration = None, 0
         shown.set_property(JOB_ID, job.job_id)
-        self._broker.publish(shown, None, _log_failure)
+        for single in shown.divided():
+            place = single.destination
+            if place is not None and (not place.is_temporary or self._broker.knows_temporary(place)):
+                self._broker.publish(single, None, _log_failure)
 
 
 def _read(store: JobStore, now_ms: int) -> tuple[JobPage, int | None]:

@@ -63,6 +63,9 @@ class StatisticsHost(Host, Protocol):
     def count_producers(self, destination: Destination) -> int:
         """How many producers have said that they send there."""
 
+    def knows_temporary(self, destination: Destination) -> bool:
+        """Whether a temporary destination's connection is still there."""
+
     def next_connection_id(self) -> str:
         """A new id in ActiveMQ's form."""
 
@@ -109,7 +112,7 @@ class Statistics:
             told = destination.physical_name[len(_DESTINATION) :]
             asked = told.replace(_LIST_END, "").strip(".")
             if asked:
-                yield from self._answering_for(question, type(destination)(asked))
+                yield from self._answering_for(question, type(destination).decoded(asked))
             if _LIST_END in told:
                 self._reply(question, {})
 
@@ -196,7 +199,10 @@ class Statistics:
             timestamp=self._host.now_ms(),
         )
         answer.body = told
-        self._host.publish(answer, None, _nobody_waits)
+        for single in answer.divided():
+            place = single.destination
+            if place is not None and (not place.is_temporary or self._host.knows_temporary(place)):
+                self._host.publish(single, None, _nobody_waits)
 
 
 _COUNTED: Final = ("size", "enqueueCount", "dequeueCount", "expiredCount", "inflightCount", "consumerCount")

@@ -22,7 +22,7 @@ from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.journal.mkahadb.directory_view import MKahaDBView, refuse_what_is_not_several
 from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 
-__all__ = ["check_url", "is_journal", "looking_into", "require_tables", "view_of"]
+__all__ = ["check_url", "existing_store", "is_journal", "looking_into", "view_of"]
 
 
 def check_url(url: str, writer: str = "") -> None:
@@ -65,26 +65,20 @@ def check_url(url: str, writer: str = "") -> None:
         store_location(url).options.require_primary(writer)
 
 
-def require_tables(url: str) -> None:
-    """Refuse a database that has no tables of a store yet: it may be somebody else's. A directory has none to have.
+def existing_store(url: str, options: JdbcOptions | None = None) -> PersistenceAdapter:
+    """A store that is there, to be worked on while nobody else is its master; not started yet.
+
+    A database that has no tables of a store is refused when it is started.
 
     Args:
-        url: of the store, after `check_url`.
+        url: of the store.
+        options: of a SQL store.
 
     Raises:
-        SchemaMismatch: there are none.
-        StoreError: the database cannot be asked.
+        ConfigurationError: as `check_url`.
     """
-    if is_journal_url(url):
-        return
-    from jdbcstore.store.jdbc.connection import opened
-    from jdbcstore.store.jdbc.schema import SchemaKind, inspect_schema, require_usable
-
-    location = store_location(url)
-    with opened(location) as looked:
-        report = inspect_schema(looked.connection, location.options.table_names)
-    if report.kind is SchemaKind.NONE:
-        require_usable(report)
+    check_url(url)
+    return open_store(url, options, must_exist=True)
 
 
 def is_journal(source: str) -> bool:

@@ -230,7 +230,11 @@ def store_location(text: str) -> StoreLocation:
 
 
 def open_store(
-    text: str, options: JdbcOptions | KahaDBOptions | None = None, *, locker: str | None = None
+    text: str,
+    options: JdbcOptions | KahaDBOptions | None = None,
+    *,
+    locker: str | None = None,
+    must_exist: bool = False,
 ) -> PersistenceAdapter:
     """The store that a URL names, not started yet.
 
@@ -242,6 +246,7 @@ def open_store(
         options: of a SQL store or of a KahaDB directory, whichever the URL names; parameters of the URL go before.
         locker: `JdbcOptions.locker`, whatever the URL and the options say: ``none`` to look into a store beside its
             broker.
+        must_exist: of a SQL store: refuse at the start a database without a store's tables, it may be somebody else's.
 
     Raises:
         ConfigurationError: the URL is wrong or its driver is not installed, or a directory is another store's.
@@ -259,7 +264,7 @@ def open_store(
         jdbc = replace(jdbc, locker=locker)
     if (file := store_file(url)) is not None:
         make_directory(file.parent)
-    return JdbcPersistenceAdapter(url, jdbc)
+    return JdbcPersistenceAdapter(url, jdbc, must_exist=must_exist)
 
 
 def _open_journal(text: str, options: KahaDBOptions | None, locker: str | None) -> PersistenceAdapter:

@@ -202,9 +202,10 @@ def _store(face: Face, file: Path, source: _Source, target: str, where: str, *, 
     count = stored = 0
 
     def remember() -> None:
-        progress.write({"done": done, "run": run, "portion": number, "target": target, "where": where})
+        told = {"done": done, "run": run, "portion": number, "target": target, "where": where}
+        progress.write({**told, "seen": source.seen})
 
-    for portion in _portions(source, done):
+    for portion in _portions(source, done, str(state.get("seen", ""))):
         if not number:
             remember()  # before any of it is stored
         count += len(portion)
@@ -247,19 +248,37 @@ class _Source:
 
     Attributes:
         left_out: how many of those were not.
+        count: how many messages were read.
     """
 
     def __init__(self, file: Path, *, with_subscriptions: bool) -> None:
         self.left_out = 0
+        self.count = 0
         self._file = file
         self._with_subscriptions = with_subscriptions
+        self._digest = hashlib.sha256()
+
+    @property
+    def seen(self) -> str:
+        """What stands for the messages that were read, in their order."""
+        return self._digest.hexdigest()
+
+    def replaced(self, done: int) -> ConfigurationError:
+        """What is wrong when the first messages, so many, are not those that were stored."""
+        return ConfigurationError(
+            f"an import of {self._file} was stopped when {done} messages were stored, and the file does not begin with"
+            f" these any more: put it back, or remove {self._file.name}.progress to import what is there now"
+        )
 
     def lines(self) -> Iterator[tuple[Any, int]]:
         """Its messages as `archived` gives them, and how large each is. Raises ConfigurationError."""
         read = self._of_archive if _is_archive(self._file) else self._of_lines
         try:
             with gzip.open(self._file) if _is_compressed(self._file) else self._file.open("rb") as source:
-                yield from read(cast("IO[bytes]", source))
+                for line, length in read(cast("IO[bytes]", source)):
+                    self._digest.update(_shown(line))
+                    self.count += 1
+                    yield line, length
         except (EOFError, OSError, zlib.error) as error:
             raise ConfigurationError(f"{self._file} cannot be read: {error}") from error
 
@@ -289,18 +308,31 @@ class _Source:
             raise ConfigurationError(f"{self._file}: {error}") from error
 
 
-def _portions(source: _Source, skipped: int) -> Iterator[list[Any]]:
-    """What is stored in one commit each, behind the first so many messages."""
+def _portions(source: _Source, skipped: int, seen: str = "") -> Iterator[list[Any]]:
+    """What is stored in one commit each, behind the first so many messages.
+
+    Args:
+        source: the file.
+        skipped: how many messages are stored already.
+        seen: what `_Source.seen` was behind these; empty if nobody knows.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or begins with other messages than these.
+    """
     portion: list[Any] = []
     size = 0
-    for number, (line, length) in enumerate(source.lines()):
-        if number < skipped:
+    for line, length in source.lines():
+        if source.count <= skipped:
+            if source.count == skipped and seen not in ("", source.seen):
+                raise source.replaced(skipped)
             continue
         portion.append(line)
         size += length
         if len(portion) >= _PAGE or size >= _IMPORT_BYTES:
             yield portion
             portion, size = [], 0
+    if source.count < skipped:
+        raise source.replaced(skipped)
     if portion:
         yield portion
 

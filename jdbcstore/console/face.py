@@ -27,7 +27,7 @@ from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.runner import BrokerThread
-from jdbcstore.config.inspection import check_url, require_tables, view_of
+from jdbcstore.config.inspection import existing_store, view_of
 from jdbcstore.config.urls import open_spool, open_store
 from jdbcstore.console.passcode import PASSCODE_OPTIONS, given_passcode
 from jdbcstore.errors import ConfigurationError, JdbcStoreError, LockHeld
@@ -236,7 +236,7 @@ def credentials(
 def face_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options by which a command finds its broker or store. The command gets the face of it first."""
     about = "Work on this store instead, while no broker is master of it (else exit code 3)."
-    return click.option("--store", metavar="URL", help=about)(_broker_options(command, _existing))
+    return click.option("--store", metavar="URL", help=about)(_broker_options(command, existing_store))
 
 
 def creating_face_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -251,12 +251,6 @@ def reading_face_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--store", metavar="URL", help=about)(_broker_options(command, view_of))
 
 
-def _existing(url: str) -> PersistenceAdapter:
-    check_url(url)
-    require_tables(url)
-    return open_store(url)
-
-
 def running_broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same of a command that means something to a running broker alone: what it does ends with the broker."""
 
@@ -266,7 +260,7 @@ def running_broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 f"{context.info_name} is about a running broker, and what it does ends with it: give --broker", context
             )
 
-    return click.option("--store", hidden=True, callback=refused)(_broker_options(command, _existing))
+    return click.option("--store", hidden=True, callback=refused)(_broker_options(command, existing_store))
 
 
 def _broker_options(command: Callable[..., Any], store_of: Callable[[str], PersistenceAdapter]) -> Callable[..., Any]:

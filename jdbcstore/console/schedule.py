@@ -10,8 +10,8 @@ from typing import Final
 
 import click
 
-from jdbcstore.config.inspection import check_url, looking_into
-from jdbcstore.config.urls import is_journal_url, open_store
+from jdbcstore.config.inspection import existing_store, looking_into
+from jdbcstore.config.urls import is_journal_url
 from jdbcstore.console.face import Face
 from jdbcstore.console.output import print_rows
 from jdbcstore.console.place import Place, place_options
@@ -134,13 +134,10 @@ def _remove_by_broker(face: Face, job_ids: Sequence[str]) -> int:
 
 def _remove_from_store(url: str, job_ids: Sequence[str]) -> int:
     """The same."""
-    check_url(url)
-    options = JdbcOptions(
-        create_tables_on_startup=False, vacuum_rows=0, cleanup_period_ms=0, virtual_topic_consumers=""
-    )
+    options = JdbcOptions(vacuum_rows=0, cleanup_period_ms=0, virtual_topic_consumers="")
     options = replace(options, lock=replace(options.lock, fail_if_locked=True))
     try:
-        with open_store(url, options) as adapter:
+        with existing_store(url, options) as adapter:
             store = _job_store(adapter)
             before = store.job_count()
             for done in [store.remove_job(job_id) for job_id in job_ids] if job_ids else [store.remove_jobs()]:

@@ -12,8 +12,7 @@ from typing import Final
 
 import click
 
-from jdbcstore.config.inspection import check_url, looking_into
-from jdbcstore.config.urls import open_store
+from jdbcstore.config.inspection import existing_store, looking_into
 from jdbcstore.console.face import Face
 from jdbcstore.console.output import confirm, print_json, print_table
 from jdbcstore.console.place import Place, place_options
@@ -137,11 +136,8 @@ def _require(prepared: Iterable[PreparedView], transaction_id: XATransactionId) 
 @contextmanager
 def _master_of(url: str) -> Iterator[TransactionStore]:
     """The transactions of a store that nobody else writes meanwhile. Raises `LockHeld` while somebody does."""
-    check_url(url)
-    options = JdbcOptions(
-        create_tables_on_startup=False, vacuum_rows=0, cleanup_period_ms=0, virtual_topic_consumers=""
-    )
-    with open_store(url, options) as adapter:
+    options = JdbcOptions(vacuum_rows=0, cleanup_period_ms=0, virtual_topic_consumers="")
+    with existing_store(url, options) as adapter:
         yield _store(adapter)
 
 

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Final
 
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.pauses import CONSUMERS, PRODUCERS
 from jdbcstore.broker.region_host import NOTHING
 from jdbcstore.destination import Destination
@@ -49,6 +50,7 @@ class Desk:
         self.pages = Pages(broker)
         self.inspection = Inspection(broker)
         self.diagnoses = Diagnoses(broker)
+        self._division = MessageDivision(broker)
         self._numbers = count(1)
         self._producer: ProducerId | None = None
         self._restoring = asyncio.Lock()
@@ -121,15 +123,31 @@ class Desk:
 
     # -- messages ------------------------------------------------------------------------------------------------
 
-    async def publish(self, message: Message) -> MessageId:
-        """Give the broker a message, and wait until it is safe. Returns its id. Raises what the store raises."""
+    async def publish(self, message: Message, destination: Destination) -> MessageId:
+        """Give the broker a message, and wait until it is safe.
+
+        Args:
+            message: complete but for its id.
+            destination: where to; each one of a composite gets it, or none.
+
+        Returns:
+            Its id.
+
+        Raises:
+            ProtocolError, ConfigurationError: what clients cannot send to.
+            StoreError: the store refuses it.
+        """
         broker = self.broker
-        message.message_id = self._next_id()
-        message.producer_id = message.message_id.producer_id
+        message_id = self._next_id()
+        message.message_id, message.producer_id = message_id, message_id.producer_id
+        singles = self._division.singles(message, destination)
         answered = broker.loop.create_future()
-        broker.publish(message, None, partial(_answer, answered))
+        if len(singles) == 1:
+            broker.publish(singles[0], None, partial(_answer, answered))
+        else:
+            broker.commit(singles, [], None, partial(_answer, answered))
         await answered
-        return message.message_id
+        return message_id
 
     def _next_id(self) -> MessageId:
         if self._producer is None:

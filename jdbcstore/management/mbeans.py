@@ -299,7 +299,7 @@ class Beans:
 
         Raises:
             BeanNotFound: there is none.
-            ConfigurationError: it has no such operation, or not with so many arguments.
+            ConfigurationError: it has no such operation, or not with so many arguments, or with such ones.
             JdbcStoreError: as the face.
         """
         found = [] if name.is_pattern else await self._found(name)
@@ -317,7 +317,9 @@ class Beans:
                 f"Invalid number of operation arguments. Operation {operation} on {name} requires "
                 f"{' or '.join(map(str, counts))} parameters, not {len(arguments)} as given"
             )
-        return await call(self._face, "" if view is None else view.name, *arguments)
+        has_headers = plain == "sendTextMessage" and len(arguments) > 1 and isinstance(arguments[0], Mapping)
+        given = [arguments[0], *map(_text, arguments[1:])] if has_headers else map(_text, arguments)
+        return await call(self._face, "" if view is None else view.name, *given)
 
     async def listed(self) -> Mapping[str, Any]:
         """What ``list`` tells: the operations and attributes of each MBean, of the first thousand."""
@@ -368,6 +370,28 @@ def _chosen(attributes: Mapping[str, Any], wanted: str | Sequence[str] | None, *
 # -- what operations do ------------------------------------------------------------------------------------------------
 
 
+def _text(argument: object) -> str:
+    """An argument as the text that Jolokia makes of it for a parameter that is one. Raises ConfigurationError."""
+    if isinstance(argument, bool):
+        return str(argument).lower()
+    if argument is None or isinstance(argument, str | int | float):
+        return "" if argument is None else str(argument)
+    raise ConfigurationError(f"an argument of an operation has to be a text or a number, got {str(argument)[:50]!r}")
+
+
+def _whole(text: str, what: str) -> int:
+    """Raises ConfigurationError if it is no whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigurationError(f"{what} has to be a whole number, got {text[:50]!r}") from None
+
+
+def _matching(selector: str, most: str) -> Filter:
+    """What operations on matching messages work on: at most so many, or all if that is not above 0."""
+    return Filter(selector, limit=max(_whole(most, "the most messages"), 0))
+
+
 async def _count(face: Management, operation: Operation) -> int:
     ended = await face.finished(operation)
     if ended.state != "done":
@@ -380,7 +404,7 @@ async def _purge(face: Management, queue: str) -> None:
 
 
 async def _browse(face: Management, queue: str, selector: str = "") -> list[Any]:
-    page = await face.browse(queue, Filter(selector or ""), None, _BROWSED_MAX)
+    page = await face.browse(queue, Filter(selector), None, _BROWSED_MAX)
     return [_composite(view.message) for view in page.messages]
 
 
@@ -437,46 +461,51 @@ async def _send(face: Management, queue: str, *arguments: Any) -> str:
     headers: Mapping[str, Any] = arguments[0] if isinstance(arguments[0], Mapping) else {}
     body = arguments[1] if isinstance(arguments[0], Mapping) else arguments[0]
     message = TextMessage(destination=parse_destination(queue))
-    message.text = str(body)
+    message.text = body
     message.properties = {
         key: value
         for key, value in headers.items()
         if not key.startswith("JMS") and isinstance(value, str | int | float | bool)
     }
-    message.correlation_id = headers.get("JMSCorrelationID")
-    message.type = headers.get("JMSType")
+    message.correlation_id = _header(headers, "JMSCorrelationID")
+    message.type = _header(headers, "JMSType")
     message.persistent = str(headers.get("JMSDeliveryMode", "2")).upper() in ("2", "PERSISTENT")
     if "JMSPriority" in headers:
-        message.priority = min(max(int(headers["JMSPriority"]), 0), 9)
+        message.priority = min(max(_whole(_text(headers["JMSPriority"]), "JMSPriority"), 0), 9)
     return await face.send(message)
 
 
-def _by_id(message_id: Any) -> Filter:
-    return Filter(message_ids=frozenset({str(message_id)}))
+def _header(headers: Mapping[str, Any], name: str) -> str | None:
+    value = headers.get(name)
+    return None if value is None else _text(value)
+
+
+def _by_id(message_id: str) -> Filter:
+    return Filter(message_ids=frozenset({message_id}))
 
 
 async def _remove_one(face: Management, queue: str, message_id: str) -> bool:
     return await _count(face, face.delete(queue, _by_id(message_id))) == 1
 
 
-async def _remove(face: Management, queue: str, selector: str, most: Any = 0) -> int:
-    return await _count(face, face.delete(queue, Filter(selector or "", limit=max(int(most), 0))))
+async def _remove(face: Management, queue: str, selector: str, most: str = "0") -> int:
+    return await _count(face, face.delete(queue, _matching(selector, most)))
 
 
 async def _move_one(face: Management, queue: str, message_id: str, target: str) -> bool:
     return await _count(face, face.move(queue, target, _by_id(message_id))) == 1
 
 
-async def _move(face: Management, queue: str, selector: str, target: str, most: Any = 0) -> int:
-    return await _count(face, face.move(queue, target, Filter(selector or "", limit=max(int(most), 0))))
+async def _move(face: Management, queue: str, selector: str, target: str, most: str = "0") -> int:
+    return await _count(face, face.move(queue, target, _matching(selector, most)))
 
 
 async def _copy_one(face: Management, queue: str, message_id: str, target: str) -> bool:
     return await _count(face, face.copy(queue, target, _by_id(message_id))) == 1
 
 
-async def _copy(face: Management, queue: str, selector: str, target: str, most: Any = 0) -> int:
-    return await _count(face, face.copy(queue, target, Filter(selector or "", limit=max(int(most), 0))))
+async def _copy(face: Management, queue: str, selector: str, target: str, most: str = "0") -> int:
+    return await _count(face, face.copy(queue, target, _matching(selector, most)))
 
 
 async def _retry_one(face: Management, queue: str, message_id: str) -> bool:

@@ -68,7 +68,7 @@ class Messages(Access):
 
         async def sending() -> str:
             message.timestamp = message.timestamp or self._broker.now_ms()
-            return str(await self._desk.publish(message))
+            return str(await self._desk.publish(message, destination))
 
         self._require_master()
         for element in destination.elements():
@@ -132,7 +132,9 @@ class Messages(Access):
 
         def back(message: Message) -> Message:
             origin = message.original_destination
-            if origin is None or origin == queue or not origin.is_storable or not self.rights.may_admin(origin):
+            if origin is None or origin == queue or origin.is_temporary or not origin.is_storable:
+                raise LookupError
+            if not self.rights.may_admin(origin):
                 raise LookupError
             return _returned(message, origin)
 

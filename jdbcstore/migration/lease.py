@@ -21,7 +21,7 @@ from sqlalchemy import text
 from jdbcstore.errors import LockHeld, StoreError
 from jdbcstore.migration.locations import PATIENT_S, require_empty
 from jdbcstore.store.jdbc.connection import opened
-from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.dialect import dialect_at
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.location import StoreLocation
@@ -70,7 +70,7 @@ def hold(source: str, location: StoreLocation) -> MigrationLease:
     holder = f"{name}-{secrets.token_hex(6)}"  # of this run: what an earlier one still writes proves another
     engine = engine_for(location.url, location.options)
     try:
-        with mapped(dialect_for(location.url.get_backend_name()).for_questions(location.options, location.url)):
+        with mapped(dialect_at(location.url, location.options)):
             create_tables(engine, names)
     finally:
         engine.dispose()

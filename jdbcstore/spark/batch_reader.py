@@ -22,7 +22,7 @@ from jdbcstore.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from jdbcstore.spark.ranges import id_ranges
 from jdbcstore.spark.scan import Scan, dialect_of, driver_for, reading_errors
 from jdbcstore.store.jdbc.connection import tell_of_standby
-from jdbcstore.store.jdbc.dialect import database_for, dialect_for
+from jdbcstore.store.jdbc.dialect import database_for, dialect_at
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.schema_inspection import inspect_messages
 
@@ -125,7 +125,7 @@ def planned(
     engine = engine_for(location.url, location.options)
     try:
         with reading_errors(location.url, location.options), engine.connect() as connection:
-            tell_of_standby(connection, dialect_for(location.url.get_backend_name()).for_questions(location.options))
+            tell_of_standby(connection, dialect_at(location.url, location.options))
             is_bytewise = inspected(connection, options, {*columns, *(term.column for term in all_terms)})
             if options.subscribe:
                 all_terms.append(Term("CONTAINER", "in", tuple(dict.fromkeys(options.subscribe))))

@@ -300,10 +300,10 @@ def _check(destination: Destination) -> None:
     name = destination.qualified_name
     if destination.is_composite or destination.is_wildcard or destination.is_temporary:
         raise ConfigurationError(f"column topic: {name[:80]!r} is not one destination that a store keeps")
-    if len(name) > QUALIFIED_NAME_MAX or "\0" in name or not name.isprintable():
+    if not destination.is_storable:
         raise ConfigurationError(
-            f"column topic: {name[:60]!r} has {len(name)} characters, or some that cannot be printed;"
-            f" {QUALIFIED_NAME_MAX} is the most"
+            f"column topic: {name[:60]!r} has {len(name)} characters, or control characters; {QUALIFIED_NAME_MAX} is"
+            " the most"
         )
 
 

@@ -274,7 +274,7 @@ def test_a_row_that_is_no_message_holds_nobody_up(
     assert caplog.text.count("unreadable message skipped") == 7
 
 
-def test_a_stored_queue_of_an_odd_name_keeps_nobody_from_starting(
+def test_a_stored_queue_of_a_name_that_no_column_takes_keeps_nobody_from_starting(
     start_broker: StartBroker, open_client: OpenClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "broker.db"
@@ -283,7 +283,7 @@ def test_a_stored_queue_of_an_odd_name_keeps_nobody_from_starting(
             message = text_message(number, destination=Queue(name))
             store.queue_message_store(Queue(name)).add_message(message).result(60)
     with closing(sqlite3.connect(path, timeout=60)) as database:
-        database.execute("UPDATE ACTIVEMQ_MSGS SET CONTAINER = 'queue://a' || CHAR(9) || 'b' WHERE ID = 1")
+        database.execute("UPDATE ACTIVEMQ_MSGS SET CONTAINER = 'queue://' || HEX(ZEROBLOB(150)) WHERE ID = 1")
         database.commit()
     client = open_client(start_broker(open_store(f"sqlite:///{path}")))
     client.subscribe("/queue/B")

@@ -552,9 +552,12 @@ def test_who_waits_for_its_store_goes_on_saying_so_and_why(process: StartProcess
         assert broker.stop() == 0
 
 
-def test_who_waited_for_its_store_for_too_long_ends_with_1(process: StartProcess, postgresql_url: str) -> None:
+@pytest.mark.parametrize("locker", ["", "?locker=none"])
+def test_who_waited_for_its_store_for_too_long_ends_with_1(
+    process: StartProcess, postgresql_url: str, locker: str
+) -> None:
     with unreachable(postgresql_url) as proxy:
-        broker = process(proxy.url(postgresql_url), options="start_timeout_s = 1.0")
+        broker = process(proxy.url(postgresql_url) + locker, options="start_timeout_s = 1.0")
         broker.launch()
         assert broker.wait() == 1
     last = broker.log().splitlines()[-1]

@@ -453,6 +453,22 @@ def test_an_answer_of_the_broker_goes_only_where_its_asker_may_send(start_broker
         assert error_of(client.ask(asked))[0] == "org.apache.activemq.DestinationDoesNotExistException"
 
 
+@pytest.mark.parametrize("name", ["?", " ", "\n", ".", ",", "B,C", ">"])
+def test_a_question_about_no_destination_is_no_defect(
+    name: str, start_broker: StartBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = start_broker(bind="openwire://127.0.0.1:0", statistics_support=True)
+    with OpenWireClient(address) as client:
+        client.subscribe(A)
+        for about in (f"ActiveMQ.Statistics.Destination{name}", "ActiveMQ.Statistics.Broker"):
+            asked = client.message(Queue.decoded(about), "?")
+            asked.reply_to = A
+            assert type(client.ask(asked)) is c.Response
+        while client.dispatch().message is None:
+            pass
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+
 def test_temporary_destinations_are_told_to_others_and_are_their_owners_alone(address: Address) -> None:
     with OpenWireClient(address) as owner, OpenWireClient(address) as other:
         early, late = TempQueue(f"{owner.name}:1"), TempQueue(f"{owner.name}:2")
@@ -501,6 +517,34 @@ def test_a_queue_is_removed_with_its_messages_unless_somebody_consumes_from_it(a
         assert [client.text(), client.text()][-1] == "y"
 
 
+@pytest.mark.parametrize("kind", [Queue, Topic])
+@pytest.mark.parametrize("name", [">", "B.*", "B,C", "B", "L" * 300, "a\nb"])
+def test_what_is_not_there_is_not_made_to_be_removed(
+    kind: type[Queue] | type[Topic], name: str, start_broker: StartBroker, brokers: list[Broker], tmp_path: Path
+) -> None:
+    with OpenWireClient(
+        start_broker(open_store(f"sqlite:///{tmp_path / 'b.db'}"), bind="openwire://127.0.0.1:0")
+    ) as client:
+        answer = client.ask(c.DestinationInfo(destination=kind(name), operation_type=1))
+        if {*name} & {*">*,"}:
+            assert "name one queue or topic" in error_of(answer)[1]
+        else:
+            assert type(answer) is c.Response
+        assert kind(name) not in [*list(brokers[0].queues), *list(brokers[0].topics)]
+
+
+@pytest.mark.parametrize("is_queue", [True, False])
+def test_the_parts_of_a_composite_are_counted_before_they_are_looked_at(address: Address, *, is_queue: bool) -> None:
+    many = (Queue if is_queue else Topic)(",".join(f"q{number}" for number in range(10_000)))
+    with OpenWireClient(address) as client:
+        for wrong in (
+            client.message(many, "x"),
+            c.ConsumerInfo(consumer_id=client.consumer_id(), destination=many, prefetch_size=1),
+            c.ProducerInfo(producer_id=ProducerId(client.name, 1, 1), destination=many),
+        ):
+            assert "10000 destinations at once: composite_parts_max is 100" in error_of(client.ask(wrong))[1]
+
+
 def test_a_request_that_cannot_be_done_costs_nothing_but_itself(address: Address) -> None:
     unknown = MessageId(ProducerId("ID:nobody", 1, 1), 1)
     with OpenWireClient(address) as client:
@@ -514,6 +558,7 @@ def test_a_request_that_cannot_be_done_costs_nothing_but_itself(address: Address
             (c.RemoveSubscriptionInfo(subscription_name="s", client_id="c"), "InvalidDestination"),
             (c.DestinationInfo(), "JMSException"),
             (TextMessage(), "JMSException"),
+            (TextMessage(destination=A, message_id=MessageId(None, 1)), "JMSException"),
             (c.ProducerInfo(), "JMSException"),
         ]
         for wrong, expected in wrong_ones:
@@ -604,8 +649,32 @@ def test_who_takes_no_frame_that_large_is_closed_and_told_in_the_log(
             assert small.read() is None
         (record,) = [one for one in caplog.records if "cannot be answered" in one.getMessage()]
         assert "the client takes 100" in record.getMessage()
-        assert not [one for one in caplog.records if one.name == "asyncio"]
+        assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
         assert isinstance(client.send(A, "m"), c.Response)
+
+
+def test_a_message_that_is_larger_than_a_client_takes_stays_for_others(
+    start_broker: StartBroker, brokers: list[Broker]
+) -> None:
+    address = start_broker(bind="openwire://127.0.0.1:0")
+    with OpenWireClient(address) as client:
+        client.send(A, "x" * 5000)
+        client.send(A, "y")
+        for _ in range(8):  # more often than a message is delivered again
+            with OpenWireClient(address, max_frame_size=2000) as small:
+                small.write(c.ConsumerInfo(consumer_id=small.consumer_id(), destination=A, prefetch_size=10))
+                while small.read() is not None:
+                    pass
+        client.subscribe(A)
+        first, second = client.dispatch(), client.dispatch()
+        assert [message_text(first), message_text(second)] == ["x" * 5000, "y"]
+        assert (first.redelivery_counter, second.redelivery_counter) == (0, 0)
+    assert not [name for name in list(brokers[0].queues) if "DLQ" in str(name)]
+
+
+def message_text(dispatch: c.MessageDispatch) -> str | None:
+    assert isinstance(dispatch.message, TextMessage)
+    return dispatch.message.text
 
 
 def test_nothing_can_be_asked_before_the_connection_is_open(address: Address) -> None:

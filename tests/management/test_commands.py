@@ -7,11 +7,13 @@ import json
 import logging
 import os
 import re
+import socket
 import sqlite3
 import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -22,17 +24,20 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, create_engine
 
 from jdbcstore import Broker, BrokerOptions, enlist, open_store
 from jdbcstore.cli import run
-from jdbcstore.config.urls import open_spool
+from jdbcstore.config.urls import open_engine, open_spool
 from jdbcstore.console import archives, face
 from jdbcstore.console.face import _local, _LocalFace
 from jdbcstore.destination import Queue
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.identifiers import MessageId, XATransactionId, xid_text
+from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import SupportsTransactions
+from jdbcstore.store.jdbc import schema, usable_schema
+from jdbcstore.store.jdbc.schema import SchemaReport, inspect_schema
 from jdbcstore.testing.messages import text_message
 from tests.broker.client import Client
 from tests.certificates import Authority, Identity
@@ -40,9 +45,10 @@ from tests.management.desk import beside
 from tests.management.test_operations import fill
 from tests.management.test_web import Served, served
 from tests.management.web import Site
+from tests.migrations.activemq import start_java_broker
 from tests.servers.server import free_port
 from tests.sql.test_outbox import driver_url, waiting
-from tests.waiting import wait_until
+from tests.waiting import Standstill, wait_until
 
 
 @pytest.fixture(name="url")
@@ -464,6 +470,82 @@ def test_a_store_that_cannot_be_reached_is_told_at_once(
     assert "Connection refused" in command(capsys, *words.split(), "--store", url, code=1)
 
 
+@pytest.mark.parametrize("kind", ["postgresql", "mysql"])
+@pytest.mark.parametrize("words", ["queues", "purge A --yes", "import"])
+def test_a_database_that_accepts_and_stays_silent_is_told_soon(
+    words: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"message": {"destination": "queue://A"}, "body": "text"}\n')
+    with socket.create_server(("127.0.0.1", 0)) as silent, Standstill() as standstill:  # the kernel accepts
+        url = f"{kind}://nobody:x@127.0.0.1:{silent.getsockname()[1]}/x?query_timeout_s=3"
+        arguments = [*words.split(), *([str(file)] if words == "import" else [])]
+        began_s = time.monotonic()
+        told = command(capsys, *arguments, "--store", url, code=1)
+        ended_s = time.monotonic()
+    took_s = ended_s - began_s - standstill.between(began_s, ended_s)
+    assert "timeout expired" in told if kind == "postgresql" else "does not answer" in told
+    assert "jdbcstore:" in told.splitlines()[-1]
+    assert took_s < 6, told
+
+
+def test_who_changes_a_store_looks_at_its_schema_once(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(url):
+        pass  # makes the tables
+    looks: list[object] = []
+
+    def counted(*arguments: Any) -> SchemaReport:
+        looks.append(arguments)
+        return inspect_schema(*arguments)
+
+    monkeypatch.setattr(schema, "inspect_schema", counted)
+    monkeypatch.setattr(usable_schema, "inspect_schema", counted)
+    command(capsys, "retry", "--store", url)
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("move queue://A queue://B", 0, "move: 2 messages done"),
+        ("transactions commit 1:aa:bb --yes", 1, "is not in doubt"),
+        ("schedule remove --all", 0, "0 removed"),
+    ],
+)
+def test_who_changes_a_store_of_a_java_broker_adds_our_tables_beside_its_own(
+    words: str, code: int, said: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = open_engine(url)
+    start_java_broker(engine)
+    with engine.begin() as connection:
+        for number in (1, 2):
+            data = marshal(text_message(number, destination=Queue("A")))
+            row = (number, "queue://A", "ID:j-1-2:1:1:1", number, 0, data)
+            connection.exec_driver_sql(
+                "INSERT INTO ACTIVEMQ_MSGS (ID, CONTAINER, MSGID_PROD, MSGID_SEQ, EXPIRATION, MSG, PRIORITY)"
+                " VALUES (?, ?, ?, ?, ?, ?, 4)",
+                row,
+            )
+    before = tables_of(engine)
+    assert {name.upper() for name in before} == {"ACTIVEMQ_MSGS", "ACTIVEMQ_ACKS", "ACTIVEMQ_LOCK"}
+    assert "queue://A" in command(capsys, "queues", "--store", url)
+    assert tables_of(engine) == before
+    assert said in command(capsys, *words.split(), "--store", url, code=code)
+    after = tables_of(engine)
+    assert {name: after[name] for name in before} == before
+    assert "JDBCSTORE_TERM" in {name.upper() for name in after}
+    engine.dispose()
+
+
+def tables_of(engine: Engine) -> dict[str, str]:
+    """The statement of each table of a SQLite database."""
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+        return {str(name): str(statement) for name, statement in found}
+
+
 @pytest.mark.parametrize("other", ["B", "A --selector a=1", "A --store"])
 def test_an_export_that_was_stopped_is_not_gone_on_with_by_another(
     other: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -498,7 +580,7 @@ def test_who_works_on_a_store_makes_no_tables_in_a_database_of_others(
     file = tmp_path / "other.db"
     with closing(sqlite3.connect(file)) as other:
         other.execute("CREATE TABLE foo (a)")
-    for words in ("purge A --yes", "move A B", "retry", "transactions rollback 1:aa:bb"):
+    for words in ("purge A --yes", "move A B", "retry", "transactions rollback 1:aa:bb", "schedule remove --all"):
         told = command(capsys, *words.split(), "--store", f"sqlite:///{file}", code=1)
         assert "there are no tables yet. Run: jdbcstore schema upgrade" in told
     with closing(sqlite3.connect(file)) as other:
@@ -581,6 +663,28 @@ def test_an_import_goes_on_where_it_was_stopped(url: str, tmp_path: Path, capsys
     command(capsys, "import", str(file), "--store", url)
     (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
     assert row["depth"] == 700
+
+
+@pytest.mark.parametrize("count", [3, 600])
+def test_an_import_that_was_stopped_is_not_gone_on_with_from_another_file(
+    count: int, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lines(text: str, count: int) -> str:
+        message = {"destination": "queue://A"}
+        return "".join(f"{json.dumps({'message': message, 'body': f'{text}{n}'})}\n" for n in range(count))
+
+    file = tmp_path / "a.jsonl"
+    file.write_text(lines("m", 600) + "{broken\n")
+    command(capsys, "import", str(file), "--store", url, code=2)
+    file.write_text(lines("other", count))
+    told = command(capsys, "import", str(file), "--store", url, code=2)
+    assert "was stopped when 500 messages were stored, and the file does not begin with these any more" in told
+    file.write_text(lines("m", 600))
+    assert "100 messages" in command(capsys, "import", str(file), "--store", url)
+    file.write_text(lines("other", count))
+    assert f"{count} messages" in command(capsys, "import", str(file), "--store", url)
+    (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
+    assert row["depth"] == 600 + count
 
 
 def test_an_import_whose_answer_was_lost_is_stored_once(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -144,6 +146,44 @@ def test_operations_are_called_by_their_names(broker: Served) -> None:
         broker.operator.post("/api/jolokia", {**root, "operation": "removeQueue", "arguments": ["NEW"]}).json["status"]
         == 200
     )
+
+
+#: Arguments that are none of their operations.
+_WRONG: Final[Sequence[tuple[str, list[Any]]]] = (
+    ("moveMessageTo", ["ID:a", {"b": 1}]),
+    ("moveMessageTo", [["ID:a"], "B"]),
+    ("copyMatchingMessagesTo", ["", "B", "many"]),
+    ("copyMatchingMessagesTo", ["", 5, None]),
+    ("removeMatchingMessages", ["", [1]]),
+    ("browse", [{"a": 1}]),
+    ("getMessage", [[]]),
+    ("sendTextMessage", [{"a": 1}]),
+    ("sendTextMessage", [{"JMSPriority": "high"}, "x"]),
+    ("sendTextMessage", [{"JMSPriority": None}, "x"]),
+    ("sendTextMessage", [{"JMSCorrelationID": [1]}, "x"]),
+    ("sendTextMessage", [{"JMSType": {}}, "x"]),
+    ("sendTextMessage", [{"long": 1 << 70}, "x"]),
+    ("sendTextMessage", ["x", "y", {}]),
+)
+
+
+def test_arguments_that_are_none_of_an_operation_are_told(broker: Served, caplog: pytest.LogCaptureFixture) -> None:
+    for operation, arguments in _WRONG:
+        given = {"type": "exec", "mbean": QUEUE + "BAR", "operation": operation, "arguments": arguments}
+        answer = broker.operator.post("/api/jolokia/", given)
+        assert (answer.status, answer.json["status"]) == (200, 400), given
+    sizes = {"type": "exec", "mbean": QUEUE + "BAR", "operation": "getQueueSize"}
+    assert broker.operator.post("/api/jolokia/", sizes).json["value"] == 3
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+
+def test_a_number_is_taken_for_its_text(broker: Served) -> None:
+    given = {"type": "exec", "mbean": QUEUE + "BAR", "operation": "sendTextMessage"}
+    sent = {"JMSCorrelationID": 5, "JMSType": True, "JMSPriority": 7, "n": 1}
+    assert broker.operator.post("/api/jolokia/", {**given, "arguments": [sent, 42]}).json["status"] == 200
+    shown = broker.operator.post("/api/jolokia/", {**given, "operation": "browse", "arguments": ["n = 1"]}).json
+    (message,) = shown["value"]
+    assert (message["Text"], message["JMSCorrelationID"], message["JMSType"]) == ("42", "5", "true")
 
 
 def test_a_slash_in_a_name_is_escaped(broker: Served) -> None:

@@ -19,12 +19,14 @@ import pytest
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, open_store, running
 from jdbcstore.broker.security.authorization import AuthorizationEntry, AuthorizationMap
 from jdbcstore.config.urls import open_spool
-from jdbcstore.destination import Queue
+from jdbcstore.destination import Queue, TempQueue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.management import observation
+from jdbcstore.openwire import commands as c
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.web import connection as connection_module
 from tests.broker.client import Client
+from tests.broker.openwire_client import OpenWireClient
 from tests.management.desk import beside
 from tests.management.web import Site
 from tests.waiting import wait_until
@@ -105,6 +107,38 @@ def test_messages_are_sent_browsed_moved_and_purged(broker: Served) -> None:
     assert broker.operator.post("/api/v1/purge", {"destination": "queue://B", "wait": True}).json["done"] == 1
     audit = broker.operator.get("/api/v1/audit").json
     assert [(entry["who"], entry["action"]) for entry in audit[:2]] == [("token", "purge"), ("token", "move")]
+
+
+@pytest.mark.parametrize("is_persistent", [True, False])
+def test_an_operator_sends_to_each_destination_of_a_composite_and_to_nothing_impossible(
+    tmp_path: Path, *, is_persistent: bool
+) -> None:
+    with served(open_store(f"sqlite:///{tmp_path / 'b.db'}")) as broker:
+
+        def sent(destination: str) -> int:
+            given = {"destination": destination, "body": "x", "persistent": is_persistent}
+            return broker.operator.post("/api/v1/send", given).status
+
+        assert sent("queue://A,topic://T,queue://B") == 200
+        assert {str(one) for one in list(broker.broker.queues)} == {"queue://A", "queue://B"}
+        for wrong in ("queue://>", "topic://T.*", "temp-queue://ID:x:1", "a\nb", "\ud800", f"C,{'L' * 243}", ","):
+            assert sent(wrong) in (400, 409), wrong
+        assert {str(one) for one in list(broker.broker.queues)} == {"queue://A", "queue://B"}
+        assert {str(one) for one in list(broker.broker.topics)} == {"topic://T"}
+        for name in ("A", "B"):
+            page = broker.operator.get(f"/api/v1/messages?destination=queue://{name}").json
+            assert [message["body"] for message in page["messages"]] == ["x"]
+
+
+def test_a_dead_letter_of_a_temporary_queue_goes_nowhere(tmp_path: Path) -> None:
+    with served(open_store(f"sqlite:///{tmp_path / 'b.db'}"), bind="auto://127.0.0.1:0") as broker:
+        with OpenWireClient(broker.address) as client:
+            message = client.message(Queue("ActiveMQ.DLQ"), "x")  # as a Java broker has stored it
+            message.persistent, message.original_destination = True, TempQueue("ID:java-1:1")
+            assert type(client.ask(message)) is c.Response
+        told = broker.operator.post("/api/v1/retry", {"destination": "queue://ActiveMQ.DLQ", "wait": True}).json
+        assert (told["done"], told["skipped"]) == (0, 1)
+        assert [str(one) for one in list(broker.broker.queues)] == ["queue://ActiveMQ.DLQ"]
 
 
 def test_an_operation_is_asked_about_and_listed(broker: Served) -> None:
@@ -199,6 +233,16 @@ def test_a_browser_that_another_site_sends_reaches_nothing(broker: Served) -> No
     host, port = broker.operator.address
     own = broker.operator.post("/api/v1/create", create, Origin=f"http://{host}:{port}")
     assert own.status == 200
+
+
+@pytest.mark.parametrize(("upgrade", "status"), [("websocket", 400), ("h2c", 200)])
+def test_who_comes_for_another_protocol_is_told_by_the_answer(
+    upgrade: str, status: int, broker: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = broker.visitor.get("/", Upgrade=upgrade, Connection="Upgrade")
+    assert answer.status == status
+    assert (b"--bind ws://HOST:PORT" in answer.body) == (status == 400)
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def test_what_browsers_are_told(broker: Served) -> None:

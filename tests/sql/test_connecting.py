@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 from jdbcstore.config.urls import open_engine, store_options, store_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc import line_watch
-from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.dialect import dialect_at
 from jdbcstore.store.jdbc.line_watch import Line, pooled_engine, watched_engine
 from jdbcstore.store.jdbc.options import JdbcOptions
 from tests.conftest import LEAK_GRACE_S
@@ -74,7 +74,7 @@ def test_those_who_open_a_file_without_a_write_ahead_log_at_once_wait_for_each_o
         engine, _ = watched_engine(url, options, poolclass=NullPool)
         with engine.connect() as connection:
             together.wait(WAIT_S)
-            dialect_for(url.get_backend_name()).for_questions(options).connected(connection)
+            dialect_at(url, options).connected(connection)
         engine.dispose()
 
     with ThreadPoolExecutor(4) as threads:

@@ -14,7 +14,7 @@ from jdbcstore.config.urls import open_engine
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError, LeaseLost, OutcomeUnknown
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.dialect import dialect_at
 from jdbcstore.store.jdbc.dialect.mysql import write
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Level
@@ -96,10 +96,10 @@ def test_without_a_write_of_the_lock_s_row_two_masters_write(
 
 
 def test_what_a_node_says_of_itself(galera: GaleraCluster, database: str) -> None:
-    dialect = dialect_for("mariadb").for_questions(JdbcOptions())
     told = []
     for node in galera.members:
         engine = open_engine(node.url(database))
+        dialect = dialect_at(engine.url, JdbcOptions())
         with engine.connect() as connection:
             told.append((dialect.replication(connection), dialect.history(connection)))
             assert connection.exec_driver_sql("SELECT @@SESSION.wsrep_sync_wait").scalar_one() == 1

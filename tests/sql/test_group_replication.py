@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from jdbcstore.config.urls import open_engine
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError, LeaseLost, OutcomeUnknown
-from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.dialect import dialect_at
 from jdbcstore.store.jdbc.dialect.mysql import write
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Level
@@ -52,10 +52,10 @@ def test_the_primary_is_found_wherever_it_is_in_the_url(group: GroupCluster, dat
 
 
 def test_what_the_group_says_of_itself(group: GroupCluster, database: str) -> None:
-    dialect = dialect_for("mysql").for_questions(JdbcOptions())
     told = {}
     for member in (group.writer(), secondary(group)):
         engine = open_engine(member.url(database))
+        dialect = dialect_at(engine.url, JdbcOptions())
         with engine.connect() as connection:
             told[member] = dialect.replication(connection), dialect.history(connection)
         engine.dispose()

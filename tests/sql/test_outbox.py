@@ -318,7 +318,7 @@ def as_a_load(url: str, send: Callable[[], Enlisted]) -> None:
         (numbered, "leave out number"),
         (without_destination, "needs a name"),
         (to_a_pattern, "is a pattern"),
-        (to_a_control_character, "no database column takes"),
+        (to_a_control_character, "has control characters"),
         (to_a_temporary_queue, "is temporary"),
         (to_an_advisory, "broker's own"),
         (to_a_name_that_is_too_long, "is too long"),

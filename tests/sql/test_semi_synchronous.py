@@ -10,7 +10,7 @@ from pymysql.err import OperationalError
 from jdbcstore.config.urls import open_engine
 from jdbcstore.destination import Queue
 from jdbcstore.errors import NotReplicated, OutcomeUnknown, StoreError
-from jdbcstore.store.jdbc.dialect import ConnectionLost, dialect_for
+from jdbcstore.store.jdbc.dialect import ConnectionLost, dialect_at
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Replication
 from jdbcstore.testing import text_message
@@ -57,7 +57,7 @@ def as_it_was(server: SemiSynchronousServer) -> Iterator[None]:
 def replication(server: SemiSynchronousServer) -> Replication:
     engine = open_engine(server.url("store"))
     with engine.connect() as connection:
-        found = dialect_for("mariadb").for_questions(JdbcOptions()).replication(connection)
+        found = dialect_at(engine.url, JdbcOptions()).replication(connection)
     engine.dispose()
     return found
 

@@ -1,8 +1,9 @@
-"""Secrets on command lines do not stay in the process list."""
+"""The program: secrets on command lines do not stay in the process list, and who interrupts it sees no traceback."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,22 @@ def test_a_running_broker_shows_no_secret(tmp_path: Path) -> None:
     assert b"joe:*********@127.0.0.1" in arguments
     assert b"ann:********\0" in arguments
     assert "topsecret" not in broker.log()
+
+
+@pytest.mark.parametrize("module", ["click", "jdbcstore.errors", "jdbcstore.console.stats", "sqlalchemy"])
+def test_who_interrupts_a_program_that_is_being_loaded_sees_no_traceback(module: str, tmp_path: Path) -> None:
+    program = f"""if True:
+        import os, runpy, signal, sys
+
+        class Interrupting:
+            def find_spec(self, name, path=None, target=None):
+                if name == {module!r}:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts us in the background lets us ignore it
+        sys.meta_path.insert(0, Interrupting())
+        sys.argv = ["jdbcstore", "stats", "sqlite:///none.db"]
+        runpy.run_module("jdbcstore", run_name="__main__")
+    """
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr.strip()) == (1, "", "interrupted")

@@ -41,7 +41,7 @@ from jdbcstore.store.contract import (
     TransactionStore,
 )
 from jdbcstore.store.jdbc.cleanup import Cleanup
-from jdbcstore.store.jdbc.dialect import Dialect, dialect_for, raw_connection
+from jdbcstore.store.jdbc.dialect import Dialect, dialect_at, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.history import bind
 from jdbcstore.store.jdbc.intake import JdbcIntakeStore
@@ -82,9 +82,12 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         options: limits and names.
         fence: a mastership that the caller has, and keeps until the adapter is stopped; the locker of the options is
             ``none`` then.
+        must_exist: refuse at the start a database without a store's tables: it may be somebody else's.
     """
 
-    def __init__(self, url: URL, options: JdbcOptions | None = None, fence: Fence | None = None) -> None:
+    def __init__(
+        self, url: URL, options: JdbcOptions | None = None, fence: Fence | None = None, *, must_exist: bool = False
+    ) -> None:
         self.url: Final = url
         self.options: Final = options or JdbcOptions()
         if self.options.locker != "none" or fence is not None:
@@ -114,7 +117,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._jobs: JdbcJobStore
         self._intake: JdbcIntakeStore | None = None
         self._fence: Fence | None = None
-        self._mastership = Mastership(url, self.options, fence)
+        self._must_exist = must_exist
+        self._mastership = Mastership(url, self.options, fence, must_exist=must_exist)
 
     # -- mastership ----------------------------------------------------------------------------------------------
 
@@ -139,8 +143,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         try:
             self._fence = self._mastership.proof()
             if self._fence is not None and self._fence.history:
-                dialect = dialect_for(self.url.get_backend_name()).for_questions(self.options, self.url)
-                bind(engine, dialect, self._fence.history)
+                bind(engine, dialect_at(self.url, self.options), self._fence.history)
             self._open(engine)
             lines.require_uncut()
         except BaseException:
@@ -159,11 +162,11 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def _open(self, engine: Engine) -> None:
         dialect = dialect_for(self.url.get_backend_name())
         names = self.options.table_names
-        report = usable_schema(engine, self.options)
+        report = usable_schema(engine, self.options, must_exist=self._must_exist)
         if report.has_loads and self.options.locker != "none" and has_unfinished_loads(engine, self.options):
             recover_loads(self.url, self.options, self._fence)
             report = usable_schema(engine, self.options)  # indexes may have been made
-        with mapped(dialect.for_questions(self.options, self.url)):
+        with mapped(dialect_at(self.url, self.options)):
             if not report.has_paging_index:
                 log.warning("schema is not adopted: pages get slower as queues grow; run: jdbcstore schema upgrade URL")
             container = dialect.container_expression(collation_is_binary=report.collation_is_binary)
@@ -551,5 +554,5 @@ def _check_name(destination: Destination) -> None:
         raise ConfigurationError(
             f"{name[:60]}… has {len(name)} characters, column CONTAINER takes {QUALIFIED_NAME_MAX}"
         )
-    if "\0" in name or not name.isprintable():
+    if "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
         raise ConfigurationError(f"{name!r} has characters that no database column takes")

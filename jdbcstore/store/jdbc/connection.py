@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.errors import LeaseLost
-from jdbcstore.store.jdbc.dialect import Dialect, database_for, dialect_for, raw_connection
+from jdbcstore.store.jdbc.dialect import Dialect, database_for, dialect_at, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.location import StoreLocation
@@ -94,7 +94,7 @@ def opened(location: StoreLocation) -> Iterator[Opened]:
     Raises:
         StoreError: the database cannot be reached, or what it said.
     """
-    dialect = dialect_for(location.url.get_backend_name()).for_questions(location.options, location.url)
+    dialect = dialect_at(location.url, location.options)
     engine = engine_for(location.url, location.options)
     try:
         with engine.connect() as connection:

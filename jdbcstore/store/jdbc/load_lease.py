@@ -19,7 +19,7 @@ from sqlalchemy import URL, Connection, NullPool, text
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.errors import JdbcStoreError, LockHeld
-from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
+from jdbcstore.store.jdbc.dialect import Dialect, dialect_at
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.load_options import LoadOptions
@@ -222,7 +222,7 @@ class LoadLease:
     @contextmanager
     def _connected(self, timeout_s: float) -> Iterator[tuple[Connection, Dialect]]:
         options = replace(self._options, query_timeout_s=timeout_s)
-        dialect = dialect_for(self._url.get_backend_name()).for_questions(options, self._url)
+        dialect = dialect_at(self._url, options)
         engine, _ = watched_engine(self._url, options, poolclass=NullPool)
         try:
             try:

@@ -35,7 +35,7 @@ from jdbcstore.errors import (
 )
 from jdbcstore.store.contract import Locker, LockStatus
 from jdbcstore.store.jdbc import liveness_file
-from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect, dialect_for
+from jdbcstore.store.jdbc.dialect import ConnectionLost, dialect_at
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -91,7 +91,7 @@ class _SqlLocker(Locker):
         # A question to the database that takes a third of the lease has failed: the next attempt still comes in time.
         options = replace(options, query_timeout_s=self.options.lease_ms / 3000)
         self._engine, _ = watched_engine(url, options, poolclass=NullPool)
-        self._dialect: Dialect = dialect_for(url.get_backend_name()).for_questions(options, url)
+        self._dialect = dialect_at(url, options)
         self._signal = signal_name(url, self._dialect.statements)
         self._required = Level.named(options.require_replication)
         #: What the database said of its replicas when the log was told.

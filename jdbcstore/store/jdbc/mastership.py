@@ -33,14 +33,16 @@ class Mastership:
         url, options: of the store.
         fence: a mastership that the caller has, and keeps until the store is stopped; the locker of the options is
             ``none`` then.
+        must_exist: as `usable_schema` takes it.
 
     Attributes:
         locker: kind and times are options.
     """
 
-    def __init__(self, url: URL, options: JdbcOptions, fence: Fence | None) -> None:
+    def __init__(self, url: URL, options: JdbcOptions, fence: Fence | None, *, must_exist: bool) -> None:
         self._url = url
         self._options = options
+        self._must_exist = must_exist
         self._given = fence
         self.locker: Final = self._new_locker()
         self._keeper: LockKeeper | None = None
@@ -56,7 +58,7 @@ class Mastership:
         """What a standby may do already: create the tables, or make sure that they will do."""
         engine = engine_for(self._url, self._options)
         try:
-            usable_schema(engine, self._options)
+            usable_schema(engine, self._options, must_exist=self._must_exist)
         finally:
             engine.dispose()
 

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination
+from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, has_control_characters
 from jdbcstore.errors import ConfigurationError, MessageTooLarge
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
@@ -158,8 +158,8 @@ def _check_destination(destination: Destination) -> None:
             )
         if element.is_advisory:
             raise ConfigurationError(f"{element.qualified_name} is the broker's own: it alone sends advisories")
-        if not element.qualified_name.isprintable():
-            raise ConfigurationError(f"{element.qualified_name!r} has characters that no database column takes")
+        if has_control_characters(element.qualified_name):
+            raise ConfigurationError(f"{element.qualified_name!r} has control characters: no queue or topic may")
         if not element.is_storable:
             raise ConfigurationError(
                 f"{element.qualified_name[:40]!r}… is too long: the name of a destination may have {QUALIFIED_NAME_MAX}"

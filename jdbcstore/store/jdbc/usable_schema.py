@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import URL, Connection, Engine, NullPool, text
 from sqlalchemy.exc import DBAPIError
 
-from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.dialect import dialect_at
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.loads import Loads
@@ -16,6 +16,7 @@ from jdbcstore.store.jdbc.mapped_errors import mapped
 from jdbcstore.store.jdbc.migration import known_revisions
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import (
+    SchemaKind,
     SchemaReport,
     create_own_tables,
     create_tables,
@@ -31,16 +32,23 @@ __all__ = ["has_unfinished_loads", "is_up_to_date", "recover_loads", "usable_sch
 _INDEX_S: Final = 3600.0
 
 
-def usable_schema(engine: Engine, options: JdbcOptions) -> SchemaReport:
+def usable_schema(engine: Engine, options: JdbcOptions, *, must_exist: bool = False) -> SchemaReport:
     """The schema, created if there is none, and good enough for the options.
+
+    Args:
+        engine: of the database.
+        options: of the store.
+        must_exist: refuse a database without a store's tables: it may be somebody else's. Ours are still created
+            beside those of a Java broker.
 
     Raises:
         SchemaMismatch: it is not; the text says what to run.
     """
-    with mapped(dialect_for(engine.url.get_backend_name()).for_questions(options, engine.url)):
+    with mapped(dialect_at(engine.url, options)):
         with engine.connect() as connection:
             found = inspect_schema(connection, options.table_names)
-        report = _completed(engine, options, found) if options.create_tables_on_startup else found
+        is_created = options.create_tables_on_startup and not (must_exist and found.kind is SchemaKind.NONE)
+        report = _completed(engine, options, found) if is_created else found
         if report is not found:
             engine.dispose()  # its sessions have other timeouts than ours
     require_usable(report)
@@ -81,7 +89,7 @@ def is_up_to_date(connection: Connection, options: JdbcOptions) -> bool:
 
 def has_unfinished_loads(engine: Engine, options: JdbcOptions) -> bool:
     """Whether bulk loads have left something that was never committed."""
-    dialect = dialect_for(engine.url.get_backend_name()).for_questions(options, engine.url)
+    dialect = dialect_at(engine.url, options)
     with mapped(dialect), engine.connect() as connection:
         return bool(Loads(connection, dialect, options.table_names).unfinished())
 
@@ -92,7 +100,7 @@ def recover_loads(url: URL, options: JdbcOptions, fence: Fence | None) -> None:
     That may take long, so it is done in a session that has the patience.
     """
     patient = replace(options, query_timeout_s=max(options.query_timeout_s, _INDEX_S))
-    dialect = dialect_for(url.get_backend_name()).for_questions(patient, url)
+    dialect = dialect_at(url, patient)
     engine, _ = watched_engine(url, patient, poolclass=NullPool)
     try:
         with mapped(dialect), engine.connect() as connection:

@@ -258,11 +258,15 @@ class OpenWireSession(Conversation[Event]):
                 finally:
                     message.message_id = message_id  # others have the message, too
         except CodecError as error:
-            if self._openwire.close_expected:
-                self._cannot_say(error)
-            raise
+            if not self._openwire.close_expected:
+                raise
+            # The frame is larger than the client takes. Others may take it, so it is given back with all the others.
+            self._cannot_say(error)
+            data = b""
         finally:
             message.redelivery_counter = before  # as above
+        if not data:
+            delivery.is_counted = False
         self._frames.append(data)
         self._delivered(len(data))
 
@@ -450,8 +454,8 @@ class OpenWireSession(Conversation[Event]):
     def _on_message(self, message: Message) -> None:
         memory, client = self._memory, self.client
         destination, message_id = message.destination, message.message_id
-        if destination is None or message_id is None:
-            raise ProtocolError("a message needs a destination and a message id")
+        if destination is None or message_id is None or message_id.producer_id is None:
+            raise ProtocolError("a message needs a destination and a message id with a producer")
         transaction = None if message.transaction_id is None else message.transaction_id.name
         if (memory.uncommitted > memory.uncommitted_max or memory.is_short) and not client.producer.may_send(
             is_persistent=message.persistent,

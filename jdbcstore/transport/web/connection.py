@@ -40,6 +40,9 @@ class HttpConnection(H11Protocol):
             self._look.cancel()
         super().connection_lost(exc)
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Who asks for WebSocket is told by `Guard`, and HTTP/2 is only offered: the log needs no advice."""
+
     def _look_after(self) -> None:
         """End it if for too long no request came, or no more of one, or nothing of its answer was read."""
         cycle, unread = self.cycle, self.transport.get_write_buffer_size()

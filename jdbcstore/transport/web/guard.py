@@ -25,6 +25,10 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
+_NO_WEBSOCKET: Final = (
+    "operators are served here; clients that speak STOMP over WebSocket have an address of their own"
+    " (--bind ws://HOST:PORT)\n"
+)
 _HEADERS: Final = (
     ("content-security-policy", _POLICY),
     ("x-content-type-options", "nosniff"),
@@ -64,6 +68,9 @@ class Guard:
             return
         if not _is_own(headers, scope["path"]):
             await PlainTextResponse("another site may not ask this\n", 403)(scope, receive, send)
+            return
+        if headers.get("upgrade", "").lower() == "websocket":
+            await PlainTextResponse(_NO_WEBSOCKET, 400)(scope, receive, send)
             return
         body_bytes_max = self._body_bytes_max_of.get(scope["path"], self._body_bytes_max)
         announced = headers.get("content-length", "0")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pymysql
 import pytest
+from sqlalchemy import make_url
 
-from jdbcstore.store.jdbc.dialect import ConnectionLost, Deadlock, dialect_for
+from jdbcstore.store.jdbc.dialect import ConnectionLost, Deadlock, dialect_at
 from jdbcstore.store.jdbc.options import JdbcOptions
+
+_MYSQL = dialect_at(make_url("mysql://"), JdbcOptions())
 
 
 @pytest.mark.parametrize(
@@ -21,9 +24,9 @@ from jdbcstore.store.jdbc.options import JdbcOptions
     ],
 )
 def test_a_line_that_broke_is_told_from_what_the_server_says(error: Exception, kind: type[Exception]) -> None:
-    assert type(dialect_for("mysql").for_questions(JdbcOptions()).map_error(error)) is kind
+    assert type(_MYSQL.map_error(error)) is kind
 
 
 def test_an_error_is_told_as_a_sentence_with_its_code() -> None:
-    told = dialect_for("mysql").for_questions(JdbcOptions()).map_error(pymysql.err.OperationalError(1146, "no table"))
+    told = _MYSQL.map_error(pymysql.err.OperationalError(1146, "no table"))
     assert str(told) == "no table [1146]"

@@ -11,6 +11,8 @@ from jdbcstore.cli import run
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.errors import StoreError
+from jdbcstore.spark.batch_reader import planned
+from jdbcstore.spark.options import ReadOptions
 from jdbcstore.testing import text_message
 from tests.servers.server import free_port
 
@@ -57,6 +59,12 @@ def test_a_write_and_a_read_that_fail_name_the_file(file: Path) -> None:
             queue.add_message(text_message(1, destination=Queue("A"))).result(30)
         with pytest.raises(StoreError, match=f"^{file}: no such table"):
             list(queue.recover())
+
+
+def test_spark_names_a_damaged_file_once(file: Path) -> None:
+    file.write_bytes(b"\xff" * 8192)
+    with pytest.raises(StoreError, match=rf"^cannot read sqlite:///{file}: file is not a database \[SQLITE_NOTADB\]$"):
+        planned(ReadOptions.of({"url": f"sqlite:///{file}"}), ["ID"])
 
 
 def test_an_error_of_another_database_names_no_file(file: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,14 @@ from __future__ import annotations
 from jdbcstore.store.jdbc.dialect.base.database import Database
 from jdbcstore.store.jdbc.dialect.base.errors import AccessDenied, ConnectionLost, Deadlock, OtherHistory
 from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK, Dialect, raw_connection
-from jdbcstore.store.jdbc.dialect.registry import database_for, database_for_url, database_of, databases, dialect_for
+from jdbcstore.store.jdbc.dialect.registry import (
+    database_for,
+    database_for_url,
+    database_of,
+    databases,
+    dialect_at,
+    dialect_for,
+)
 
 __all__ = [
     "STILL_AT_WORK",
@@ -33,6 +40,7 @@ __all__ = [
     "database_for_url",
     "database_of",
     "databases",
+    "dialect_at",
     "dialect_for",
     "raw_connection",
 ]

@@ -14,13 +14,15 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Final
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.dialect.base.database import Database
 from jdbcstore.store.jdbc.dialect.base.session import Dialect
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.statements import Statements
 
-__all__ = ["database_for", "database_for_url", "database_of", "databases", "dialect_for"]
+__all__ = ["database_for", "database_for_url", "database_of", "databases", "dialect_at", "dialect_for"]
 
 _GROUP: Final = "jdbcstore.databases"
 _PACKAGE: Final = __name__.rpartition(".")[0]
@@ -68,6 +70,21 @@ def database_of(connection: Connection) -> Database:
 def dialect_for(name: str) -> type[Dialect]:
     """The dialect of the database that SQLAlchemy calls so. Raises as `database_for`."""
     return database_for(name).dialect()
+
+
+def dialect_at(url: URL, options: JdbcOptions) -> Dialect:
+    """The dialect of who asks a database beside the store: no page of messages is read with it.
+
+    Args:
+        url: of the database, which errors name where it is a file.
+        options: of the store.
+
+    Raises:
+        ConfigurationError: as `database_for`.
+    """
+    kind = dialect_for(url.get_backend_name())
+    statements = Statements(options.table_names, epoch_ms=kind.epoch_ms, next_term=kind.next_term)
+    return kind(options, statements, has_page_index=False, file=kind.file_of(url))
 
 
 @cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -91,21 +91,6 @@ class Dialect:
         self.hint = self.index_hint.format(index=statements.page_index) if has_page_index else ""
         #: The largest message that the database takes, in bytes; learned when the writer connects.
         self.message_bytes_max = options.message_bytes_max
-
-    @classmethod
-    def for_questions(cls, options: JdbcOptions, url: URL | None = None) -> Self:
-        """The dialect of who asks the database beside the store: no page of messages is read with it.
-
-        Args:
-            options: of the store.
-            url: of the database, so that errors name it where it is a file.
-        """
-        return cls(
-            options,
-            Statements(options.table_names, epoch_ms=cls.epoch_ms, next_term=cls.next_term),
-            has_page_index=False,
-            file="" if url is None else cls.file_of(url),
-        )
 
     @classmethod
     def file_of(cls, url: URL) -> str:

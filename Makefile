@@ -23,9 +23,13 @@ broker: .venv/.broker ## run the broker, with ARGS
 test: | .venv/bin/python ## install the test servers, lint, build the documentation, run the tests; ARGS go to pytest
 	$(MAKE) --jobs=2 --output-sync test-servers .venv/.test
 	$(MAKE) --jobs=3 --output-sync lint docs compiled
-	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(CHOSEN) $(ARGS)
+	$(IN_MEMORY) $(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(CHOSEN) $(ARGS)
+
+# Files in memory cost less, and nobody waits for a disk. `make test-all` keeps them on the disk, as who sets TMPDIR does.
+IN_MEMORY = $(if $(TMPDIR),,$(addprefix TMPDIR=,$(shell scripts/memory-folder)))
 
 test-all: CHOSEN :=
+test-all: IN_MEMORY :=
 test-all: export JDBCSTORE_TEST_EXAMPLES ?= 5
 test-all: test ## the same with the tests that try very many values or every store, and five times the examples
 

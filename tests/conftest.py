@@ -91,8 +91,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """From here on there is garbage, and what tests leave behind is to be found: in the tests' objects alone."""
-    gc.collect()  # what importing has left is told of now, since nobody looks at frozen objects again
+    """From here on there is garbage, and what tests leave behind is to be found: in the tests' objects alone.
+
+    What importing has left is told of now, since nobody looks at frozen objects again: by one worker, since all import
+    the same and looking takes a second.
+    """
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
+        gc.collect()
     gc.freeze()
     gc.enable()
 

@@ -20,6 +20,7 @@ from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.tls import TlsOptions
 from tests.broker.client import Address, Client
 from tests.certificates import Authority, Identity
+from tests.servers.prepared import PreparedFile
 
 VERSIONS = ("1.0", "1.1", "1.2")
 
@@ -95,9 +96,9 @@ def address(start_broker: StartBroker) -> Address:
 
 
 @pytest.fixture
-def sqlite_store(tmp_path: Path) -> PersistenceAdapter:
+def sqlite_store(tmp_path: Path, prepared_file: PreparedFile) -> PersistenceAdapter:
     """A durable store, not started."""
-    return open_store(f"sqlite:///{tmp_path / 'broker.db'}")
+    return open_store(prepared_file.url(tmp_path / "broker.db"))
 
 
 @pytest.fixture

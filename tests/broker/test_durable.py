@@ -20,6 +20,7 @@ from jdbcstore.store.contract import SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import RUNNING, OpenClient, StartBroker
+from tests.servers.prepared import PreparedFile
 from tests.waiting import wait_until
 
 TOPIC = "/topic/T"
@@ -82,9 +83,9 @@ def texts(client: Client, count: int) -> list[str]:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    """An empty SQLite database."""
-    return f"sqlite:///{tmp_path / 'durable.db'}"
+def url(tmp_path: Path, prepared_file: PreparedFile) -> str:
+    """A SQLite database with empty tables."""
+    return prepared_file.url(tmp_path / "durable.db")
 
 
 def left(address: Address, client_id: str = "ann", name: str = "news", **headers: str) -> list[str]:

@@ -17,6 +17,7 @@ from tests.broker.client import Address, Client
 from tests.broker.clock import Clock
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_dead_letters import texts
+from tests.servers.prepared import PreparedFile
 from tests.waiting import wait_until
 
 A, DLQ, T = "/queue/A", "/queue/ActiveMQ.DLQ", "/topic/T"
@@ -26,11 +27,11 @@ Connect = Callable[..., Client]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def adapter(request: pytest.FixtureRequest, tmp_path: Path) -> PersistenceAdapter:
+def adapter(request: pytest.FixtureRequest, tmp_path: Path, prepared_file: PreparedFile) -> PersistenceAdapter:
     """Both kinds of store, not started."""
     if request.param == "memory":
         return MemoryPersistenceAdapter()
-    return open_store(f"sqlite:///{tmp_path / 'broker.db'}")
+    return open_store(prepared_file.url(tmp_path / "broker.db"))
 
 
 @pytest.fixture

@@ -11,12 +11,13 @@ from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPol
 from tests.broker.client import Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.groups import ConsumerGroup, send_group
+from tests.servers.prepared import PreparedFile
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> PersistenceAdapter:
+def store(request: pytest.FixtureRequest, tmp_path: Path, prepared_file: PreparedFile) -> PersistenceAdapter:
     """Two kinds of stores."""
-    return open_store("memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'groups.db'}")
+    return open_store("memory:" if request.param == "memory" else prepared_file.url(tmp_path / "groups.db"))
 
 
 def consumers(open_client: OpenClient, address: tuple[str, int], **headers: dict[str, str]) -> ConsumerGroup:

@@ -22,6 +22,7 @@ from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from jdbcstore.transport.stomp.conversion import stomp_body
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.servers.prepared import PreparedFile
 
 QUEUE, TOPIC = Queue("Q"), Topic("T")
 ANN = SubscriptionKey("ann", "news")
@@ -30,9 +31,9 @@ WAIT_S = 60.0
 
 
 @pytest.fixture(params=["sqlite", "kahadb"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path, prepared_file: PreparedFile) -> str:
     """A fresh store."""
-    return f"sqlite:///{tmp_path}/store.db" if request.param == "sqlite" else f"kahadb:{tmp_path}/kahadb"
+    return prepared_file.url(tmp_path / "store.db") if request.param == "sqlite" else f"kahadb:{tmp_path}/kahadb"
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "prioritized"])

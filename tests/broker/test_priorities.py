@@ -14,6 +14,7 @@ from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.servers.prepared import PreparedFile
 
 A = "/queue/A"
 BY_PRIORITY = [DestinationPolicy(prioritized_messages=True)]
@@ -24,11 +25,11 @@ Connect = Callable[[], Client]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def adapter(request: pytest.FixtureRequest, tmp_path: Path) -> PersistenceAdapter:
+def adapter(request: pytest.FixtureRequest, tmp_path: Path, prepared_file: PreparedFile) -> PersistenceAdapter:
     """Both kinds of store, not started."""
     if request.param == "memory":
         return MemoryPersistenceAdapter()
-    return open_store(f"sqlite:///{tmp_path / 'broker.db'}")
+    return open_store(prepared_file.url(tmp_path / "broker.db"))
 
 
 @pytest.fixture

@@ -16,10 +16,20 @@ from tests.waiting import wait_until
 
 
 @contextmanager
-def commits_held() -> Iterator[threading.Event]:
-    """No batch is committed until the event is set; at the end it is in any case."""
+def commits_held(held: threading.Event | None = None) -> Iterator[threading.Event]:
+    """No batch is committed until the event is set; at the end it is in any case.
+
+    Args:
+        held: is set when a batch is held.
+    """
     release = threading.Event()
-    with faults.inject("writer.before_commit", release.wait):
+
+    def hold() -> None:
+        if held is not None:
+            held.set()
+        release.wait()
+
+    with faults.inject("writer.before_commit", hold):
         try:
             yield release
         finally:
@@ -98,8 +108,9 @@ def test_an_acknowledgement_has_its_receipt_after_the_commit(durable: Client) ->
 
 def test_a_message_may_be_delivered_before_its_commit_and_cancel_it(durable: Client) -> None:
     durable.subscribe("/queue/A", "client-individual")
-    with commits_held() as release:
+    with commits_held(held := threading.Event()) as release:
         send(durable, "first")
+        assert held.wait(60)  # one that is in no batch yet is answered as soon as it is cancelled
         send(durable, "second")
         messages = [durable.message(), durable.message()]
         for message in messages:

@@ -14,14 +14,15 @@ from tests.broker.client import Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_receipts import commits_fail, commits_held
 from tests.broker_process import BrokerProcess
+from tests.servers.prepared import PreparedFile
 from tests.sql.test_writer import execute
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A fresh database, of a file and of a server."""
+def url(request: pytest.FixtureRequest, tmp_path: Path, prepared_file: PreparedFile) -> str:
+    """A fresh database with tables, of a file and of a server."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}"
+        return prepared_file.url(tmp_path / "store.db")
     on_server: str = request.getfixturevalue("postgresql_url")
     return on_server
 

@@ -23,15 +23,16 @@ from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_durable import serving
 from tests.broker.test_flow_control import pour
+from tests.servers.prepared import PreparedFile
 from tests.waiting import wait_until
 
 A, B, DLQ = "/queue/A", "/queue/B", "/queue/ActiveMQ.DLQ"
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    """An empty SQLite database."""
-    return f"sqlite:///{tmp_path / 'broker.db'}"
+def url(tmp_path: Path, prepared_file: PreparedFile) -> str:
+    """A SQLite database with empty tables."""
+    return prepared_file.url(tmp_path / "broker.db")
 
 
 @contextmanager

@@ -21,17 +21,18 @@ from tests.broker.client import Address, Client
 from tests.broker.clock import Clock
 from tests.broker.conftest import StartBroker
 from tests.broker.test_durable import ANN, TOPIC, create, durably, left, subscriber, topic_store
+from tests.servers.prepared import PreparedFile
 from tests.waiting import wait_until
 
 SMALL: dict[str, Any] = {"window_messages_max": 20, "page_messages_max": 10}
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def adapter(request: pytest.FixtureRequest, tmp_path: Path) -> PersistenceAdapter:
+def adapter(request: pytest.FixtureRequest, tmp_path: Path, prepared_file: PreparedFile) -> PersistenceAdapter:
     """Both kinds of store, not started."""
     if request.param == "memory":
         return MemoryPersistenceAdapter()
-    return open_store(f"sqlite:///{tmp_path / 'broker.db'}")
+    return open_store(prepared_file.url(tmp_path / "broker.db"))
 
 
 def send(address: Address, count: int, priority: Callable[[int], int], **headers: str) -> None:

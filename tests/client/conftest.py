@@ -15,8 +15,7 @@ from tests.servers.prepared import PreparedFile
 @pytest.fixture
 def sqlite_url(tmp_path: Path, prepared_file: PreparedFile) -> str:
     """A fresh store with tables in it."""
-    prepared_file.copy_to(tmp_path / "store.db")
-    return f"sqlite:///{tmp_path / 'store.db'}"
+    return prepared_file.url(tmp_path / "store.db")
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -115,7 +115,7 @@ def test_what_a_kill_leaves_half_done_gets_its_outcome(tmp_path: Path, is_decide
     children = adapter.children()
     adapter.abandon()
     for child in children:
-        child._wait_for_abandoned()
+        child.wait_for_abandoned()
     for _ in range(2):
         with open_store(url) as found:
             assert (numbers(found, "ONE"), numbers(found, "TWO")) == (([], [2]) if is_decided else ([1], []))

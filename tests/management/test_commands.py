@@ -46,14 +46,15 @@ from tests.management.test_operations import fill
 from tests.management.test_web import Served, served
 from tests.management.web import Site
 from tests.migrations.activemq import start_java_broker
+from tests.servers.prepared import PreparedFile
 from tests.servers.server import free_port
 from tests.sql.test_outbox import driver_url, waiting
 from tests.waiting import Standstill, wait_until
 
 
 @pytest.fixture(name="url")
-def _url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'b.db'}"
+def _url(tmp_path: Path, prepared_file: PreparedFile) -> str:
+    return prepared_file.url(tmp_path / "b.db")
 
 
 @pytest.fixture
@@ -399,9 +400,9 @@ def test_a_transaction_in_doubt_that_the_store_knows_nothing_of_is_listed_and_de
     "words", ["create A", "disconnect A", "drain", "hand-over", "connections", "store", "cancel 1"]
 )
 def test_what_ends_with_a_broker_is_not_done_to_a_store(
-    words: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = command(capsys, *words.split(), "--store", url, code=2)
+    told = command(capsys, *words.split(), "--store", f"sqlite:///{tmp_path / 'b.db'}", code=2)
     assert f"{words.split()[0]} is about a running broker" in told
     assert not list(tmp_path.iterdir())
     assert "--store" not in command(capsys, words.split()[0], "--help")

@@ -17,6 +17,7 @@ from tests.management.chromium import Page, chromium
 from tests.management.desk import beside
 from tests.management.test_operations import fill
 from tests.management.test_web import Served, send, served
+from tests.servers.prepared import PreparedFile
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -29,8 +30,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Served]:
-    store = open_store(f"sqlite:///{tmp_path / 'b.db'}")
+def broker(tmp_path: Path, prepared_file: PreparedFile) -> Iterator[Served]:
+    store = open_store(prepared_file.url(tmp_path / "b.db"))
     with served(store, broker_name="b1") as broker, Client(broker.address) as client:
         client.connect(client_id="c1")
         fill(client, "/queue/ORDERS", 3)

@@ -24,15 +24,18 @@ from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 from tests.management.desk import Managed, managed
 from tests.management.web import Site
+from tests.servers.prepared import PreparedFile
 from tests.servers.server import free_port
 from tests.waiting import wait_until
 
 
 @pytest.fixture(params=["memory", "sqlite", "kahadb"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> PersistenceAdapter:
+def store(request: pytest.FixtureRequest, tmp_path: Path, prepared_file: PreparedFile) -> PersistenceAdapter:
     if request.param == "memory":
         return MemoryPersistenceAdapter()
-    return open_store(f"sqlite:///{tmp_path / 'b.db'}" if request.param == "sqlite" else f"kahadb:{tmp_path / 'data'}")
+    return open_store(
+        prepared_file.url(tmp_path / "b.db") if request.param == "sqlite" else f"kahadb:{tmp_path / 'data'}"
+    )
 
 
 @pytest.fixture

@@ -18,12 +18,13 @@ from jdbcstore.store.contract import SupportsLocking
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Client
 from tests.management.desk import Managed, managed
+from tests.servers.prepared import PreparedFile
 from tests.waiting import wait_until
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Managed]:
-    with managed(open_store(f"sqlite:///{tmp_path / 'b.db'}"), broker_name="b1") as broker:
+def broker(tmp_path: Path, prepared_file: PreparedFile) -> Iterator[Managed]:
+    with managed(open_store(prepared_file.url(tmp_path / "b.db")), broker_name="b1") as broker:
         yield broker
 
 

@@ -68,7 +68,7 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     children = adapter.children()
     adapter.abandon()
     for child in children:
-        child._wait_for_abandoned()
+        child.wait_for_abandoned()
     return directory
 
 

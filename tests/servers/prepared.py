@@ -191,6 +191,11 @@ class PreparedFile:
             (self.folder / "making.db").rename(original)
         shutil.copyfile(original, path)
 
+    def url(self, path: Path) -> str:
+        """The URL of a copy there."""
+        self.copy_to(path)
+        return f"sqlite:///{path}"
+
 
 def _those_with_rows(execute: Execute, tables: Iterable[str], more_than: int = 0) -> list[str]:
     """Those of some tables that have rows, or more rows than this."""

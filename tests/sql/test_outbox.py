@@ -400,5 +400,4 @@ def test_the_database_tells_the_broker(postgresql_url: str) -> None:
 @pytest.fixture
 def sqlite_url(tmp_path: Path, prepared_file: PreparedFile) -> str:
     """A fresh store with tables in it."""
-    prepared_file.copy_to(tmp_path / "store.db")
-    return f"sqlite:///{tmp_path / 'store.db'}"
+    return prepared_file.url(tmp_path / "store.db")

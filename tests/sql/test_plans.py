@@ -33,7 +33,7 @@ from tests.sql.recorder import batch_statements
 
 pytestmark = pytest.mark.one_in(3, of="mysql")  # each server plans by itself, MySQL much as MariaDB
 
-ROWS: Final = 100_000
+ROWS: Final = 40_000
 PAGE: Final = 200
 #: Blocks of a page beside the one that each row lies in: the way down the index and along its leaves.
 INDEX_BLOCKS_MAX: Final = 30
@@ -61,7 +61,7 @@ SCENES: Final = {
     "an empty queue": Scene("ONE_", "EMPTY", 0, 0, probes=0),
     "a hundred queues": Scene("HUNDRED_", "Q50", 0, PAGE),
     "messages without a priority": Scene("HUNDRED_", "OLD", ROWS + 1_000, PAGE),
-    "ten thousand queues": Scene("MANY_", "Q5000", 0, 10),
+    "ten thousand queues": Scene("MANY_", "Q5000", 0, ROWS // 10_000),
     "prioritised": Scene("MANY_", "TEN", 0, PAGE, prioritized=True, probes=1),
     "ten priorities merged": Scene("MANY_", "TEN", 0, PAGE, probes=10),
     "a queue that has grown": Scene("GROWN_", "SMALL", 0, PAGE),
@@ -105,10 +105,10 @@ class Row(NamedTuple):
 
 
 LOOKED_UP: Final = {
-    "ONE_": Row(50_000, "queue://Q0", "queue://TWO"),
-    "HUNDRED_": Row(50_051, "queue://Q50", "queue://Q50"),
-    "MANY_": Row(50_001, "queue://Q0", "queue://Q5000"),
-    "GROWN_": Row(100_000, "queue://NEW", "queue://Q1"),
+    "ONE_": Row(ROWS // 2, "queue://Q0", "queue://TWO"),
+    "HUNDRED_": Row(ROWS // 2 + 51, "queue://Q50", "queue://Q50"),
+    "MANY_": Row(ROWS // 2 + 1, "queue://Q0", "queue://Q5000"),
+    "GROWN_": Row(80_000 + ROWS // 5, "queue://NEW", "queue://Q1"),
 }
 
 Seen: TypeAlias = Mapping[tuple[str, str], Sequence[Examined]]

@@ -25,7 +25,7 @@ from tests.sql.test_writer import WAIT_S, one_batch, opened
 
 pytestmark = pytest.mark.has_tables
 
-JOBS = 100_000
+JOBS = 30_000
 PAGE = 100
 #: Half of the jobs are due at one time, the others one after the other.
 SAME_MS = 1_000_000
@@ -33,7 +33,7 @@ SAME_MS = 1_000_000
 
 @pytest.fixture
 def connection(database_url: str) -> Iterator[Connection]:
-    """A hundred thousand jobs."""
+    """Thirty thousand jobs."""
     engine = open_engine(database_url)
     with engine.connect() as connection:
         tables = Tables.on(connection, "")

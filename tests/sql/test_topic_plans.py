@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, delete, text
 
 from jdbcstore.config.urls import open_engine, store_url
 from jdbcstore.destination import Topic
@@ -13,9 +13,11 @@ from jdbcstore.identifiers import MessageId
 from jdbcstore.store.contract import Cursor
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.own_tables import ACKED
 from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.store.jdbc.tables import Tables
 from jdbcstore.subscription import SubscriptionKey
+from tests.conftest import SQL_SERVERS, fresh_database
 from tests.sql.captured import Sent, captured
 from tests.sql.examining import examine
 from tests.sql.java import JavaBroker
@@ -30,20 +32,40 @@ ANN = SubscriptionKey("ann", "news")
 INDEX_BLOCKS_MAX = 30
 
 
+@pytest.fixture(scope="module", params=["sqlite", *SQL_SERVERS])
+def database_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A queue of twenty thousand messages, a topic of as many behind it and one with two that lie far apart.
+
+    No test removes a message.
+    """
+    if request.param == "sqlite":
+        urls = iter([f"sqlite:///{tmp_path_factory.mktemp('plans') / 'plans.db'}"])
+    else:
+        urls = fresh_database(request, request.param)
+    for url in urls:
+        engine = open_engine(url)
+        upgrade_schema(engine)
+        with engine.connect() as connection:
+            tables = Tables.on(connection, "")
+            load(connection, tables, ROWS, 2, CONTAINER="queue://Q")
+            load(connection, tables, ROWS, ROWS + 2, CONTAINER="topic://T")
+            load(connection, tables, 2, CONTAINER="topic://TWO", ID=lambda n: n * (2 * ROWS + 1) + 1)
+            words = "ANALYZE TABLE" if connection.dialect.name in ("mysql", "mariadb") else "ANALYZE"
+            connection.exec_driver_sql(f"{words} ACTIVEMQ_MSGS").close()
+        engine.dispose()
+        yield url
+
+
 @pytest.fixture
 def connection(database_url: str) -> Iterator[Connection]:
-    """A queue of twenty thousand messages, a topic of as many behind it and one with two that lie far apart."""
+    """To that database, with a subscription to both topics that has acknowledged nothing."""
     engine = open_engine(database_url)
-    upgrade_schema(engine)
     with engine.connect() as connection:
         tables = Tables.on(connection, "")
-        load(connection, tables, ROWS, 2, CONTAINER="queue://Q")
-        load(connection, tables, ROWS, ROWS + 2, CONTAINER="topic://T")
-        load(connection, tables, 2, CONTAINER="topic://TWO", ID=lambda n: n * (2 * ROWS + 1) + 1)
+        for table in (tables.acks, tables.own[ACKED]):
+            connection.execute(delete(table))
         for topic in ("T", "TWO"):
             JavaBroker(connection, topic).subscribes(retroactive=True)
-        words = "ANALYZE TABLE" if connection.dialect.name in ("mysql", "mariadb") else "ANALYZE"
-        connection.exec_driver_sql(f"{words} ACTIVEMQ_MSGS").close()
         yield connection
     engine.dispose()
 

@@ -107,7 +107,7 @@ class DirectoryAdapter(PersistenceAdapter, Generic[C, S, T]):
         """As the contract says. Raises `ConfigurationError` when the directory is another store's."""
         if self._contents is not None:
             raise StoreError("the store is started already")
-        self._wait_for_abandoned()
+        self.wait_for_abandoned()
         self._refuse_another_store()
         self._become_master()
         try:
@@ -116,8 +116,12 @@ class DirectoryAdapter(PersistenceAdapter, Generic[C, S, T]):
             self._resign()
             raise
 
-    def _wait_for_abandoned(self) -> None:
-        """What `abandon` did not wait for may not come in between."""
+    def wait_for_abandoned(self) -> None:
+        """Return when nothing is written any more that `abandon` did not wait for: it may not come in between.
+
+        Raises:
+            StoreUnavailable: the disk does not answer.
+        """
         committer: BatchCommitter[Any, Any] | None = getattr(self, "committer", None)
         if committer is not None and not committer.has_ended(_SETTLE_S):
             raise StoreUnavailable("the store was closed without waiting, and its last write is still under way")

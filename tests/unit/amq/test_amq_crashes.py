@@ -87,7 +87,7 @@ def test_wherever_the_journal_ends_all_whole_batches_are_there(tmp_path: Path, s
             assert dump(adapter) == went_on
             agrees(copy, adapter)
         adapter.abandon()
-        adapter._wait_for_abandoned()
+        adapter.wait_for_abandoned()
         shutil.rmtree(copy)
 
 

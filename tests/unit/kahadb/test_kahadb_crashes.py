@@ -74,7 +74,7 @@ def written(
         if scheduled.is_dir():  # it never has what the other journal has not
             shutil.copytree(scheduled, directory.with_name(f"scheduler-{step}"))
     adapter.abandon()
-    adapter._wait_for_abandoned()
+    adapter.wait_for_abandoned()
     return states
 
 
@@ -131,7 +131,7 @@ def test_wherever_the_journal_ends_all_whole_batches_are_there(tmp_path: Path, s
             adapter.start()
             assert dump(adapter) == went_on
         adapter.abandon()
-        adapter._wait_for_abandoned()
+        adapter.wait_for_abandoned()
         shutil.rmtree(tmp_path / "cut")
     assert len(everywhere) > 70
 

@@ -203,7 +203,7 @@ def opened(folder: Path, case: Case) -> set[str]:
         return found
     finally:
         adapter.abandon()
-        adapter._wait_for_abandoned()
+        adapter.wait_for_abandoned()
 
 
 class Work(Protocol):

@@ -283,7 +283,7 @@ def test_what_the_scheduler_has_not_got_is_given_to_it(tmp_path: Path, seed: int
         doings.do(adapter)
     before = dump(adapter)
     adapter.abandon()
-    adapter._wait_for_abandoned()
+    adapter.wait_for_abandoned()
     with journal.open("rb") as source:
         whole = JournalFile(source, 1)
         assert len(list(whole.batches())) > 2

@@ -146,6 +146,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         )
         self._filters: Final = self.options.of_filters()
         self._children: dict[str, Child] = {}
+        self._abandoned: list[Child] = []
         self._where: dict[Destination, Child] = {}
         self._numbering = threading.Lock()
         self._opening = threading.RLock()
@@ -168,6 +169,9 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
     def start(self) -> None:
         if self._worker is not None:
             raise StoreError("the store is started already")
+        for child in self._abandoned:  # each holds the lock until it has written
+            child.wait_for_abandoned()
+        self._abandoned = []
         refuse_what_is_no_mkahadb_store(self.directory)
         warn_of_scheduled_beside(self.directory)
         make_directory(self.directory)
@@ -274,6 +278,8 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
 
     def _close_children(self, *, abandon: bool) -> None:
         children, self._children, self._where = list(self._children.values()), {}, {}
+        if abandon:
+            self._abandoned += children
         with ExitStack() as stack:
             for child in children:
                 stack.callback(child.abandon if abandon else child.stop)

@@ -180,7 +180,7 @@ class Lane:
         self._window_bytes = 0
         #: So long a window is kept by pages, which are read when it is half as long. With what has just come it may be
         #: longer.
-        self._paged_max = min(broker.options.window_messages_max, 4 * broker.options.page_messages_max)
+        self._paged_max = broker.options.paged_messages_max
         limit_bytes = queue.policy.memory_limit_bytes or broker.options.window_bytes_max
         self._window_bytes_max = min(limit_bytes, broker.options.window_bytes_max)
         self._position = 0

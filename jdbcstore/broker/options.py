@@ -241,6 +241,11 @@ class BrokerOptions(WireOptions):
     schedule_horizon_days: int = 3660
 
     @property
+    def paged_messages_max(self) -> int:
+        """How long pages keep the window of a queue."""
+        return min(self.window_messages_max, 4 * self.page_messages_max)
+
+    @property
     def logged_events(self) -> frozenset[str]:
         """The words of `log_events`."""
         return frozenset(self.log_events.replace(",", " ").split())

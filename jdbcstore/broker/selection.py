@@ -108,7 +108,7 @@ class Selection:
         self._candidates: list[Delivery] = []
         #: Candidates that were given back, a heap: they are many, or come one by one before many others.
         self._back: list[tuple[tuple[int, int], Delivery]] = []
-        self._candidates_max = 4 * broker.options.window_messages_max
+        self._candidates_max = 4 * broker.options.paged_messages_max
         #: Whether candidates are left that were not looked at, since that takes long.
         self._is_looking = False
         self._scans: dict[Lane, _Scan] = {}

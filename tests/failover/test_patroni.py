@@ -140,8 +140,8 @@ def test_a_store_follows_the_primary_and_no_term_comes_twice(
     cluster: PatroniCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.create_database("replicated")
-    url = f"{cluster.url('replicated')}&require_replication=quorum&lease_ms=6000&retry_s=60"
-    with master(url) as adapter:
+    url = f"{cluster.url('replicated')}&require_replication=quorum&lease_ms=20000&retry_s=60"
+    with master(url) as adapter:  # its lease is longer than a failover takes
         assert term_of(adapter) == 1
         add(adapter, 1)
         capsys.readouterr()

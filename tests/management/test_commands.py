@@ -516,8 +516,9 @@ def test_who_changes_a_store_looks_at_its_schema_once(
     ],
 )
 def test_who_changes_a_store_of_a_java_broker_adds_our_tables_beside_its_own(
-    words: str, code: int, said: str, url: str, capsys: pytest.CaptureFixture[str]
+    words: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    url = f"sqlite:///{tmp_path / 'java.db'}"
     engine = open_engine(url)
     start_java_broker(engine)
     with engine.begin() as connection:

@@ -12,7 +12,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help broker check compiled test test-all lint docs test-servers lock benchmark benchmark-peer celery-suite jms-failover chaos chaos-proofs clean
+.PHONY: help broker check checked compiled test test-all lint docs test-servers lock benchmark benchmark-peer celery-suite jms-failover chaos chaos-proofs clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -33,8 +33,11 @@ test-all: IN_MEMORY :=
 test-all: export JDBCSTORE_TEST_EXAMPLES ?= 5
 test-all: test ## the same with the tests that try very many values or every store, and five times the examples
 
-check: lint ## lint, then the tests of units and the store contract, in memory and on SQLite; ARGS go to pytest
-	$(BIN)/python -m pytest -n auto --dist=worksteal -m 'not server and not exhaustive' \
+check: .venv/.test ## lint, and the tests of units and the store contract, in memory and on SQLite; ARGS go to pytest
+	$(MAKE) --jobs=2 lint checked
+
+checked: .venv/.test
+	$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist=worksteal -m 'not server and not exhaustive' \
 	  tests/unit tests/contract/test_memory.py tests/contract/test_jdbc.py $(ARGS)
 
 lint: .venv/.test ## ruff, mypy, import-linter

@@ -81,8 +81,8 @@ class DeliverySource(Protocol):
     def pop(self) -> Delivery:
         """Take the first delivery out of the window."""
 
-    def take_out(self, delivery: Delivery) -> None:
-        """Take any delivery out of the window."""
+    def take_out(self, delivery: Delivery) -> bool:
+        """Take a delivery out of the window, wherever it is there; False if it is not."""
 
     def remove(self, deliveries: Sequence[Delivery]) -> Completion[None] | None:
         """Take acknowledged messages out of the store."""

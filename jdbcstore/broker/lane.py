@@ -53,8 +53,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, Protocol
 
 from jdbcstore.broker.delivery import Consumer, Delivery, DeliveryQueue
@@ -76,6 +78,8 @@ _SPARSE_MESSAGES: Final = 16
 _SPARSE_BYTES: Final = 256 << 10
 _RETRY_FIRST_S: Final = 0.1
 _RETRY_MOST_S: Final = 10.0
+#: A window is in order.
+_order: Final = attrgetter("order")
 
 
 class LaneQueue(DeliveryQueue, Protocol):
@@ -360,8 +364,7 @@ class Lane:
                 self.queue.wake()
         else:
             delivery.failed = delivery.visible = True
-            if delivery in self.window:  # perhaps nobody looks at it for a long time
-                self.take_out(delivery)
+            if self.take_out(delivery):  # perhaps nobody looks at it for a long time
                 self.queue.drop(delivery)
             self.queue.wake()
 
@@ -489,12 +492,20 @@ class Lane:
             self.memory.used -= DELIVERY_BYTES
         self.in_flight_bytes -= delivery.size
 
-    def take_out(self, delivery: Delivery) -> None:
-        """Take any delivery out of the window."""
-        self.window.remove(delivery)
+    def take_out(self, delivery: Delivery) -> bool:
+        """Take a delivery out of the window, wherever it is there; False if it is not.
+
+        It is looked for by its order: when a store fails, it fails thousands of a long window.
+        """
+        window = self.window
+        place = bisect_left(window, delivery.order, key=_order)
+        if place == len(window) or window[place] is not delivery:
+            return False
+        del window[place]
         self._window_bytes -= delivery.size
-        if self._unpaged and len(self.window) <= self._paged_max // 2:
+        if self._unpaged and len(window) <= self._paged_max // 2:
             self.page()
+        return True
 
     def pop(self) -> Delivery:
         """Take the first delivery out of the window."""

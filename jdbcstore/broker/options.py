@@ -203,8 +203,8 @@ class BrokerOptions(WireOptions):
     composite_parts_max: int = 100
     destinations_max: int = 20_000
 
-    window_messages_max: int = 10_000
-    window_bytes_max: int = 16 * _MIB
+    window_messages_max: int = 20_000
+    window_bytes_max: int = 32 * _MIB
     page_messages_max: int = 500
     page_bytes_max: int = 4 * _MIB
     memory_bytes_max: int = 256 * _MIB

@@ -215,12 +215,7 @@ class QueueContents:
         if again is not None:
             again.cancel()
         elif not self.returned.discard(delivery):
-            if delivery.is_out or delivery.lane is None:
-                return False
-            try:
-                delivery.lane.take_out(delivery)
-            except ValueError:  # it is with a consumer
-                return False
+            return not delivery.is_out and delivery.lane is not None and delivery.lane.take_out(delivery)
         return True
 
     def given_back(self, lane: Lane) -> list[Delivery]:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.heap import use_one_arena
 from jdbcstore.broker.lifecycle import State, Status
 from jdbcstore.errors import ConnectionClosed, LockHeld
 
@@ -39,6 +40,7 @@ def serve(broker: Broker, told: Callable[[Status], object] = lambda status: None
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)
+    use_one_arena()
     broker.lifecycle.listeners.append(told)
     run_in_loop(_serve(broker))
 

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import process_time
 from typing import Any, cast
 
 import pytest
@@ -450,6 +451,28 @@ def test_a_full_window_pages_the_rest_without_reading_more_than_it_needs(concurr
         assert sorted(world.acknowledged) == list(range(1, 101))
 
     asyncio.run(scenario())
+
+
+def test_a_store_that_fails_thousands_of_a_long_window_costs_linear_time() -> None:
+    async def seconds(count: int) -> float:
+        world = World(window=2 * count, concurrent=False, read_early=False, stored=0)
+        world.consumer.close()
+        for _ in range(2 * count):
+            world.add()
+        [lane] = world.queue.lanes()
+        assert len(lane.window) == 2 * count
+        world.store.commit(count)
+        await world.settle()
+        began_s = process_time()
+        world.store.fail(count)
+        while len(lane.window) > count:
+            await world.settle()
+        spent_s = process_time() - began_s
+        assert (world.queue.depth, len(world.refused)) == (count, count)
+        return spent_s
+
+    few_s, many_s = (min(asyncio.run(seconds(count)) for _ in range(3)) for count in (1_000, 8_000))
+    assert many_s < 3 * 8 * few_s
 
 
 @pytest.mark.parametrize(

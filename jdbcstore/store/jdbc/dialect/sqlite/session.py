@@ -80,7 +80,7 @@ class SQLiteDialect(SQLiteStatements):
 
     def connected(self, connection: Connection) -> None:
         self._write_ahead(connection)
-        for pragma in ("synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-32000"):
+        for pragma in ("synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-8000"):
             connection.exec_driver_sql(f"PRAGMA {pragma}")
         # Until its next statement, a connection that has made a WAL file of another is said to be reading it.
         connection.exec_driver_sql("SELECT COUNT(*) FROM sqlite_master").one()

@@ -20,11 +20,8 @@ class Asker(Protocol):
     def asked(self, size: int) -> None:
         """So many bytes are on their way to the store."""
 
-    def took(self, seconds: float) -> None:
-        """An answer to a message or a commit took so long."""
-
-    def answered(self, size: int, request: object, error: BaseException | None) -> None:
-        """The store has answered."""
+    def answered(self, size: int, request: object, error: BaseException | None, seconds: float | None = None) -> None:
+        """The store has answered; `seconds` is how long a message or a commit took."""
 
 
 class SendAnswer:
@@ -52,8 +49,7 @@ class SendAnswer:
             if error is not None and self._undo is not None:
                 self._undo()
         finally:
-            self._client.took(perf_counter() - self._began_s)
-            self._client.answered(self._size, self._request, error)
+            self._client.answered(self._size, self._request, error, perf_counter() - self._began_s)
 
 
 class AcknowledgementAnswer:

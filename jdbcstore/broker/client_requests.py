@@ -187,12 +187,17 @@ class ClientRequests:
             self.hold()
         return not self._answers_due
 
-    def took(self, seconds: float) -> None:
-        """An answer to a message or a commit took so long."""
-        self._broker.latencies.send.add(seconds)
+    def answered(self, size: int, request: object, error: BaseException | None, seconds: float | None = None) -> None:
+        """The store has answered.
 
-    def answered(self, size: int, request: object, error: BaseException | None) -> None:
-        """The store has answered."""
+        Args:
+            size: bytes that were on their way until now.
+            request: what is completed, if it is not None.
+            error: why it is not done.
+            seconds: how long a message or a commit took; None for what is not one.
+        """
+        if seconds is not None:
+            self._broker.latencies.send.add(seconds)
         self._uncommitted_bytes -= size
         self.memory.uncommitted -= size
         if self._is_over_uncommitted and self._uncommitted_bytes <= self._uncommitted_bytes_max // 2:

@@ -296,7 +296,8 @@ class Lane:
             delivery = Delivery(message, self, self.queue.next_order())
             self._enter(delivery)
             return None, delivery
-        completion = self.store.add_message(message)
+        store = self._store or self.store
+        completion = store.add_message(message)
         return completion, self.admit(message, visible=visible)
 
     def admit(self, message: Message, *, visible: bool) -> Delivery | None:

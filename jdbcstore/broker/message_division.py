@@ -59,11 +59,11 @@ class MessageDivision:
             elements = destination.elements()
             if not elements:
                 raise ProtocolError(f"Cannot send to '{destination}': nothing stands between its commas")
-        else:
-            elements = (destination,)
-        for element in elements:
-            self._check_target(element)
-        return elements
+            for element in elements:
+                self._check_target(element)
+            return elements
+        self._check_target(destination)
+        return (destination,)
 
     def _check_size(self, message: Message, count: int) -> None:
         """Raise ProtocolError if a message to so many destinations is more than may be stored at once."""

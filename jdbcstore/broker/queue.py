@@ -87,6 +87,8 @@ class Queue:
             broker, broker.redelivery_policy_for(destination), contents, consumers, self.removal, counts
         )
         self._reload = Reload(broker, destination, contents, consumers.wake)
+        #: Something has come, or somebody: dispatch at the end of this turn of the loop.
+        self.wake: Callable[[], None] = consumers.wake
         self._dispatch = Dispatch(
             broker,
             contents,
@@ -269,10 +271,6 @@ class Queue:
         self.dispatch()
 
     # -- out and back ------------------------------------------------------------------------------------------------
-
-    def wake(self) -> None:
-        """Something has come, or somebody: dispatch at the end of this turn of the loop."""
-        self._consumers.wake()
 
     def _awake(self) -> None:
         self._broker.awake(self)

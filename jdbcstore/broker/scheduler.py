@@ -61,6 +61,10 @@ class Scheduler:
         self.now_ms: Callable[[], int] = broker.now_ms
         #: Messages sent because they were due, and jobs that could not be fired.
         self.fired = self.held = 0
+        #: Whether a message is to be kept for later instead of being published.
+        self.takes: Callable[[Message], bool] = (
+            asks_for_schedule if broker.options.scheduler_support else lambda message: False
+        )
         self._broker = broker
         self._store: JobStore | None = None
         self._why_not = ""
@@ -113,10 +117,6 @@ class Scheduler:
         return self._store is not None
 
     # -- scheduling ----------------------------------------------------------------------------------------------
-
-    def takes(self, message: Message) -> bool:
-        """Whether a message is to be kept for later instead of being published."""
-        return asks_for_schedule(message) and self._broker.options.scheduler_support
 
     def job_of(self, message: Message) -> ScheduledJob:
         """The job of a message that `takes` says yes to. Raises ProtocolError if it cannot be kept."""

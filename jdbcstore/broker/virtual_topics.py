@@ -120,7 +120,7 @@ class VirtualTopics:
 
     def count(self, messages: Iterable[Message], *, is_persistent: bool) -> int:
         """How many copies those messages have that are persistent, or that are not."""
-        if not self.has_queues:
+        if not (self._queues or self._wildcards):  # asked for each message
             return 0
         return sum(
             len(queues)

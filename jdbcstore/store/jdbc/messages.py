@@ -89,6 +89,9 @@ class JdbcMessageStore(MessageStore):
         self.prioritized = prioritized
         self.container = container
         self._adapter = adapter
+        #: The last producer, which is often the next one, and as text.
+        self._producer_id: ProducerId | None = None
+        self._producer = ""
         #: What one message more does to the count.
         self.added = (container, 1)
 
@@ -153,14 +156,16 @@ class JdbcMessageStore(MessageStore):
             container.levels.add(level)
             blob = head + _NUMBER.pack(number) + tail
             return (number, producer, producer_sequence, container.name, expiration, level, blob)
-        producer = producer_text(message_id.producer_id)
+        producer_id = message_id.producer_id
+        if producer_id is not self._producer_id:
+            self._producer, self._producer_id = producer_text(producer_id), producer_id
         blob = marshal(message)
         self._check_length(blob)
-        level = self._level_of(message)
+        level = self._level_of(message) if self.prioritized else 0
         container.levels.add(level)
         return (
             number,
-            producer,
+            self._producer,
             message_id.producer_sequence_id,
             container.name,
             message.expiration,

@@ -15,18 +15,15 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 from jdbcstore.broker.memory import WRITE_BYTES
-from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.destination import PATTERNS, Destination, Queue, Topic
 from jdbcstore.message import Message
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 
 __all__ = ["VirtualTopics"]
 
 _VIRTUAL_TOPICS: Final = Topic("VirtualTopic.>")
-_WILDCARDS: Final = frozenset({"*", ">"})
 #: Topics that are remembered to have made known all that they make known.
 _MET_MAX: Final = 10_000
-#: Queues with longer names cannot be stored; what is published must not be refused because of a wildcard.
-_QUALIFIED_NAME_MAX: Final = 250
 
 
 class VirtualTopics:
@@ -52,7 +49,7 @@ class VirtualTopics:
             may_have: tells whether a queue may be made for him.
         """
         first, *others = pattern.physical_name.split(".")
-        if self._is_on and first == "Consumer" and len(others) > 1 and others[0] not in _WILDCARDS:
+        if self._is_on and first == "Consumer" and len(others) > 1 and others[0] not in PATTERNS:
             self._wildcards.setdefault(who, ({}, may_have))[0][pattern] = None
             self._met.clear()
 
@@ -71,7 +68,8 @@ class VirtualTopics:
             for pattern in patterns:
                 _, name, _ = pattern.physical_name.split(".", 2)
                 queue = Queue.decoded(f"Consumer.{name}.{topic.physical_name}")
-                if len(queue.qualified_name) <= _QUALIFIED_NAME_MAX and pattern.matches(queue) and may_have(queue):
+                # What is published must not be refused because of a wildcard.
+                if queue.is_storable and pattern.matches(queue) and may_have(queue):
                     self.appeared(queue)
 
     def feeds(self, queue: Destination) -> bool:

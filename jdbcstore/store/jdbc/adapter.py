@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, TextClause, text
 
-from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, Topic, parse_destination
+from jdbcstore.destination import Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import (
     ConfigurationError,
     SchemaMismatch,
@@ -41,6 +41,7 @@ from jdbcstore.store.contract import (
     TransactionStore,
 )
 from jdbcstore.store.jdbc.cleanup import Cleanup
+from jdbcstore.store.jdbc.column_text import require_column_text
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_at, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.history import bind
@@ -547,12 +548,6 @@ def _destination(name: str) -> Destination:
 
 
 def _check_name(destination: Destination) -> None:
-    name = destination.qualified_name
     if destination.is_composite or destination.is_wildcard:
-        raise ConfigurationError(f"{name} names several destinations; a store keeps one")
-    if len(name) > QUALIFIED_NAME_MAX:
-        raise ConfigurationError(
-            f"{name[:60]}… has {len(name)} characters, column CONTAINER takes {QUALIFIED_NAME_MAX}"
-        )
-    if "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
-        raise ConfigurationError(f"{name!r} has characters that no database column takes")
+        raise ConfigurationError(f"{destination} names several destinations; a store keeps one")
+    require_column_text("the name", destination.qualified_name, ConfigurationError)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from sqlalchemy import Connection, text
 
-from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Topic
+from jdbcstore.destination import Destination, Topic
 from jdbcstore.errors import ConfigurationError, StoreError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, Page, TopicMessageStore
+from jdbcstore.store.jdbc.column_text import require_column_text
 from jdbcstore.store.jdbc.marks import NOTHING, Acknowledged
 from jdbcstore.store.jdbc.messages import JdbcMessageStore, PageRow, Reach
 from jdbcstore.store.jdbc.rows import MessageRow, Purge
@@ -29,9 +29,6 @@ from jdbcstore.store.jdbc.writes import Write
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = ["JdbcTopicMessageStore"]
-
-#: The columns for names and the selector are VARCHAR(250).
-_WORDS_MAX: Final = 250
 
 
 class JdbcTopicMessageStore(JdbcMessageStore, TopicMessageStore):
@@ -287,17 +284,10 @@ class _Start:
 
 def _check(info: SubscriptionInfo, topic: Destination) -> None:
     info.require_topic(topic)
-    subscribed = info.subscribed_destination.qualified_name
-    for what, words, most in (
-        ("client id", info.key.client_id, _WORDS_MAX),
-        ("subscription name", info.key.subscription_name, _WORDS_MAX),
-        ("subscribed destination", subscribed, QUALIFIED_NAME_MAX),
-        ("selector", info.selector or "", _WORDS_MAX),
+    for what, words in (
+        ("client id", info.key.client_id),
+        ("subscription name", info.key.subscription_name),
+        ("subscribed destination", info.subscribed_destination.qualified_name),
+        ("selector", info.selector or ""),
     ):
-        if len(words) > most:
-            raise ConfigurationError(
-                f"the {what} of a durable subscription has {len(words)} characters, its column takes {most}:"
-                f" {words[:60]!r}…"
-            )
-        if "\0" in words or any("\ud800" <= c <= "\udfff" for c in words):
-            raise ConfigurationError(f"the {what} {words[:60]!r} has characters that no database column takes")
+        require_column_text(f"the {what} of a durable subscription", words, ConfigurationError)

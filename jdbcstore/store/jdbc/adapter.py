@@ -66,6 +66,7 @@ from jdbcstore.store.jdbc.usable_schema import has_unfinished_loads, recover_loa
 from jdbcstore.store.jdbc.vacuum import Vacuum
 from jdbcstore.store.jdbc.writer import Writer
 from jdbcstore.store.jdbc.writes import Write
+from jdbcstore.subscription import SubscriptionInfo
 
 __all__ = ["JdbcPersistenceAdapter"]
 
@@ -299,6 +300,16 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         if store is not known:
             store.complete_subscriptions()
         return store
+
+    def check_subscription(self, info: SubscriptionInfo) -> None:
+        self.require_acked()
+        for what, words in (
+            ("client id", info.key.client_id),
+            ("subscription name", info.key.subscription_name),
+            ("subscribed destination", info.subscribed_destination.qualified_name),
+            ("selector", info.selector or ""),
+        ):
+            require_column_text(f"the {what} of a durable subscription", words, ConfigurationError)
 
     def remove_topic_message_store(self, topic: Topic) -> None:
         """As `SupportsTopics`."""

@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping
 
 from sqlalchemy import Connection, text
 
-from jdbcstore.destination import Destination, Topic
-from jdbcstore.errors import ConfigurationError, StoreError
+from jdbcstore.destination import Topic
+from jdbcstore.errors import StoreError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, Page, TopicMessageStore
-from jdbcstore.store.jdbc.column_text import require_column_text
 from jdbcstore.store.jdbc.marks import NOTHING, Acknowledged
 from jdbcstore.store.jdbc.messages import JdbcMessageStore, PageRow, Reach
 from jdbcstore.store.jdbc.rows import MessageRow, Purge
@@ -110,8 +109,8 @@ class JdbcTopicMessageStore(JdbcMessageStore, TopicMessageStore):
 
     def add_subscription(self, info: SubscriptionInfo, *, retroactive: bool = False) -> Completion[None]:
         self._adapter.require_open()
-        self._adapter.require_acked()
-        _check(info, self.destination)
+        info.require_topic(self.destination)
+        self._adapter.check_subscription(info)
         completion: Completion[None] = Completion()
         adapter, topic = self._adapter, self._topic
         with adapter.order, topic.lock:
@@ -280,14 +279,3 @@ class _Start:
         """So many there were, unless something was taken away meanwhile; in the writer's thread."""
         if self.subscription.recount == self.recount:
             self.subscription.count = self.counted + self.subscription.since_counting
-
-
-def _check(info: SubscriptionInfo, topic: Destination) -> None:
-    info.require_topic(topic)
-    for what, words in (
-        ("client id", info.key.client_id),
-        ("subscription name", info.key.subscription_name),
-        ("subscribed destination", info.subscribed_destination.qualified_name),
-        ("selector", info.selector or ""),
-    ):
-        require_column_text(f"the {what} of a durable subscription", words, ConfigurationError)

@@ -233,7 +233,7 @@ class OpenWireSession(Conversation[Event]):
     # -- what the broker says --------------------------------------------------------------------------------------
 
     def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
-        """Send a message to the client."""
+        """Send a message to the client. Raises CodecError if its frame cannot be written."""
         message = delivery.message
         if message is None:
             raise ValueError(f"{delivery!r} holds no message")

@@ -14,7 +14,18 @@ from typing import ClassVar, Final, NoReturn, Self
 
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["Destination", "Queue", "TempQueue", "TempTopic", "Topic", "has_control_characters", "parse_destination"]
+__all__ = [
+    "ADVISORY_PREFIX",
+    "PATTERNS",
+    "QUALIFIED_NAME_MAX",
+    "Destination",
+    "Queue",
+    "TempQueue",
+    "TempTopic",
+    "Topic",
+    "has_control_characters",
+    "parse_destination",
+]
 
 #: CONTAINER is VARCHAR(250): the qualified name has to fit, counted in characters.
 QUALIFIED_NAME_MAX: Final = 250
@@ -26,7 +37,7 @@ ADVISORY_PREFIX: Final = "ActiveMQ.Advisory."
 _CONTROL: Final = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 #: Path elements that stand for others.
-_PATTERNS: Final = frozenset({"*", ">"})
+PATTERNS: Final = frozenset({"*", ">"})
 
 
 class Destination:
@@ -76,7 +87,7 @@ class Destination:
         set_once(self, "physical_name", name)
         is_composite = "," in name
         set_once(self, "is_composite", is_composite)
-        is_wildcard = ("*" in name or ">" in name) and not _PATTERNS.isdisjoint(name.split("."))
+        is_wildcard = ("*" in name or ">" in name) and not PATTERNS.isdisjoint(name.split("."))
         set_once(self, "is_wildcard", is_wildcard)
         set_once(self, "qualified_name", name if is_composite else self.prefix + name)
         is_short = len(self.prefix) + len(name) <= QUALIFIED_NAME_MAX

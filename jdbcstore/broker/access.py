@@ -136,6 +136,10 @@ class Access:
         if self.permissions is not None:
             self.permissions.check(Action.ADMIN, destination, "remove")
 
+    def may_subscribe(self, destination: Destination) -> bool:
+        """Whether it may subscribe to a destination, and create it if it is not there: what `check_receive` asks."""
+        return self.permissions is None or self.permissions.may_subscribe(destination)
+
     def may_receive(self, destination: Destination) -> bool:
         """Whether a subscription to a wildcard gets what is in this destination."""
         return self.permissions is None or self.permissions.may_receive(destination)

@@ -57,20 +57,20 @@ class ClientAccount:
         self._memory = memory
         self._options = options
         self._loop = loop
-        #: Open transactions and subscriptions.
+        #: Bytes for all that it has open, from transactions to cached values.
         self.kept = 0
-        #: How many subscriptions that are.
+        #: How many subscriptions are among that.
         self.consumers = 0
-        #: What is counted for its unfinished frame.
+        #: Bytes that are counted for its unfinished frame, or for what waits for its turn.
         self._frame = 0
-        #: What that frame will need while it waits for that, else 0.
+        #: Bytes that this frame will need while it waits for them, else 0.
         self._wanted = 0
-        #: Since when a large frame is being read.
+        #: Since when a large frame is being read, by the loop's clock; 0 while none is.
         self._since_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    # -- transactions, subscriptions -------------------------------------------------------------------------------
+    # -- what is open ----------------------------------------------------------------------------------------------
 
     def keep(self, size: int, what: str, remedy: str) -> None:
         """Count what is going to stay until the client says otherwise.
@@ -86,13 +86,13 @@ class ClientAccount:
         options, memory = self._options, self._memory
         if self.kept + size > options.connection_bytes_max:
             raise ProtocolError(
-                f"{what} is refused: this connection keeps {self.kept} bytes in open transactions and subscriptions,"
-                f" and connection_bytes_max is {options.connection_bytes_max}. {remedy}"
+                f"{what} is refused: this connection keeps {self.kept} bytes for all that it has open, and"
+                f" connection_bytes_max is {options.connection_bytes_max}. {remedy}"
             )
         if not memory.may_keep(size, self.kept + self._frame):
             raise ProtocolError(
-                f"{what} is refused: all clients together keep {memory.kept} bytes in open transactions, subscriptions"
-                f" and unfinished frames, and memory_bytes_max is {memory.bytes_max}. {remedy}, or try again later"
+                f"{what} is refused: all clients together keep {memory.kept} bytes for all that they have open and"
+                f" for unfinished frames, and memory_bytes_max is {memory.bytes_max}. {remedy}, or try again later"
             )
         self.count(size)
 
@@ -128,9 +128,11 @@ class ClientAccount:
     # -- unfinished frames -----------------------------------------------------------------------------------------
 
     def frame_is(self, arrived: int, announced: int) -> None:
-        """How much there is of a frame that is not complete, and how much is known to come.
+        """A frame is not complete. A large one that there is no room for has to wait.
 
-        A large one that there is no room for has to wait.
+        Args:
+            arrived: bytes of it that are here.
+            announced: bytes that are known to come.
         """
         size, memory = arrived + announced, self._memory
         if size <= _SMALL_FRAME_BYTES:
@@ -148,7 +150,7 @@ class ClientAccount:
             self._count(size)
 
     def backlog_is(self, size: int) -> None:
-        """How much of what the client has sent is here and waits for the client's turn. It is not read meanwhile."""
+        """So many bytes that the client has sent are here and wait for its turn. It is not read meanwhile."""
         self._count(size)
 
     @property
@@ -199,7 +201,7 @@ class ClientAccount:
             account.end_if_older(self._loop.time() - timeout_s)
 
     def end_if_older(self, than_s: float) -> None:
-        """End the connection if its frame is being read since then."""
+        """End the connection if its frame is being read since then, by the loop's clock."""
         if self._since_s <= than_s and not self._wanted:
             self._client.disconnect(
                 f"A frame of {self._frame} bytes was not complete after {self._options.memory_timeout_s:g} s while"

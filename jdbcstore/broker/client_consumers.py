@@ -104,9 +104,10 @@ class ClientConsumers:
         the store has it.
 
         Raises:
+            ConfigurationError, SchemaMismatch: the store cannot keep the queue, or the durable subscription.
             NotAuthorized: the client may not receive from there.
             ProtocolError: it asks for what there is not, or for too much.
-            SelectorError: its condition is none.
+            SelectorError: its condition is none, or too long.
         """
         if wanted.destination.is_composite:
             self._broker.check_parts(wanted.destination)

@@ -153,14 +153,12 @@ class ClientTransactions:
         return True
 
     def commit_prepared(self, transaction_id: XATransactionId, request: object) -> None:
-        """Second phase. Raises as `jdbcstore.broker.in_doubt.InDoubt.commit`."""
-        answer = SendAnswer(self._client, request, 0)
-        self._decide(answer, partial(self._broker.in_doubt.commit, transaction_id, self._client, answer))
+        """Second phase, as `jdbcstore.broker.in_doubt.InDoubt.commit`; what that raises is the answer, too."""
+        self._decide(request, partial(self._broker.in_doubt.commit, transaction_id, self._client))
 
     def roll_back_prepared(self, transaction_id: XATransactionId, request: object) -> None:
-        """Second phase. Raises as `jdbcstore.broker.in_doubt.InDoubt.commit`."""
-        answer = SendAnswer(self._client, request, 0)
-        self._decide(answer, partial(self._broker.in_doubt.roll_back, transaction_id, answer))
+        """Second phase, as `jdbcstore.broker.in_doubt.InDoubt.roll_back`; what that raises is the answer, too."""
+        self._decide(request, partial(self._broker.in_doubt.roll_back, transaction_id))
 
     def is_in_doubt(self, transaction_id: XATransactionId) -> bool:
         """Whether a transaction is prepared, whoever has prepared it."""
@@ -203,9 +201,10 @@ class ClientTransactions:
         """All prepared transactions of the broker, whoever has prepared them."""
         return list(self._broker.in_doubt)
 
-    def _decide(self, answer: SendAnswer, action: Callable[[], None]) -> None:
+    def _decide(self, request: object, decide: Callable[[Answer], None]) -> None:
+        answer = SendAnswer(self._client, request, 0)
         try:
-            action()
+            decide(answer)
         except JdbcStoreError as error:
             answer(error)
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.store.completion import Completion
 
-__all__ = ["CompletionBridge"]
+__all__ = ["CompletionBridge", "resolve"]
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,16 @@ log = logging.getLogger(__name__)
 #: or None. If a client waits for it, its answer is given in a ``finally``: whatever goes wrong besides, the client is
 #: told how the write went.
 Handler: TypeAlias = Callable[[Any, BaseException | None], None]
+
+
+def resolve(answered: asyncio.Future[None], error: BaseException | None) -> None:
+    """Tell whoever awaits an outcome, unless he has given up; a `Handler`."""
+    if answered.done():
+        return
+    if error is None:
+        answered.set_result(None)
+    else:
+        answered.set_exception(error)
 
 
 class CompletionBridge:

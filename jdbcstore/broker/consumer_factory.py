@@ -48,6 +48,7 @@ def consumer_for(broker: ClientHost, client: Subscriber, wanted: SubscriptionReq
         wanted: what for.
 
     Raises:
+        ConfigurationError: the store cannot keep a queue of this name.
         ProtocolError: it asks for what there is not, or not yet.
         SelectorError: its condition is none, or too long.
     """
@@ -58,7 +59,7 @@ def consumer_for(broker: ClientHost, client: Subscriber, wanted: SubscriptionReq
 
 
 def _check_destination(broker: ClientHost, client: Subscriber, wanted: SubscriptionRequest) -> bool:
-    """Whether it is about queues. Raises ProtocolError if a consumer cannot have that."""
+    """Whether it is about queues. Raises ProtocolError or ConfigurationError if a consumer cannot have that."""
     elements = wanted.destination.elements()
     if not elements:
         raise ProtocolError(f"Cannot subscribe to '{wanted.label}': nothing stands between its commas")

@@ -407,6 +407,7 @@ class Durables:
             done until then stays: a client that asks again goes on from there.
 
         Raises:
+            ConfigurationError, SchemaMismatch: the store cannot keep it.
             ProtocolError: somebody uses it already.
         """
         key, destination = consumer.key, consumer.destination
@@ -419,6 +420,7 @@ class Durables:
         if known is not None and known.selector is not None and selector == CONVERT_STRINGS + known.selector:
             selector = known.selector  # a JMS client's: to begin anew would lose what waits for it
         asked = SubscriptionInfo(key, destination, destination, selector)
+        self._broker.adapter.check_subscription(asked)
         no_local = consumer.interest.unwanted_connection is not None
         is_another = known is not None and known.no_local is not None and known.no_local != no_local
         if known is None or is_another or not known.is_like(asked):

@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from jdbcstore.broker.completion_bridge import resolve
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.errors import CodecError, JdbcStoreError, ProtocolError, StoreClosed, TransientStoreError, may_pass
 from jdbcstore.message import Message
@@ -205,16 +206,7 @@ class Intake:
 
     async def _submit(self, sends: Sequence[Message], taken: TakenIn) -> WaitingLoad:
         answered: asyncio.Future[None] = self._broker.loop.create_future()
-
-        def answer(error: BaseException | None) -> None:
-            if answered.done():  # nobody waits any more
-                return
-            if error is None:
-                answered.set_result(None)
-            else:
-                answered.set_exception(error)
-
-        self._broker.commit(sends, [], None, answer, Commit(taken=taken))
+        self._broker.commit(sends, [], None, partial(resolve, answered), Commit(taken=taken))
         await answered
         self.taken += len(taken.places)
         self.refused += len(taken.refused)

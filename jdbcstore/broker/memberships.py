@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Protocol
 
 from jdbcstore.broker.delivery import Consumer
@@ -14,7 +13,6 @@ from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
-from jdbcstore.errors import NotAuthorized
 
 __all__ = ["KnownDestinations", "Memberships"]
 
@@ -100,7 +98,7 @@ class Memberships:
             if element.is_wildcard:
                 self._wildcards.add(element, consumer)
                 if element.is_queue:
-                    self._host.virtual_topics.subscribed(consumer, element, partial(_may_have, consumer))
+                    self._host.virtual_topics.subscribed(consumer, element, consumer.client.access.may_subscribe)
                 known: Iterable[Destination] = self._host.queues if element.is_queue else self._host.topics
                 for name in list(known):
                     if _covers(element, name):
@@ -167,15 +165,6 @@ def _join_queue(consumer: Consumer, queue: Queue) -> None:
     ):
         consumer.queues[queue] = None
         queue.add_consumer(consumer)
-
-
-def _may_have(consumer: Consumer, queue: Destination) -> bool:
-    """Whether a consumer's client might have subscribed to a queue that is not there."""
-    try:
-        consumer.client.access.check_receive(queue)
-    except NotAuthorized:
-        return False
-    return True
 
 
 def _covers(wildcard: Destination, name: Destination) -> bool:

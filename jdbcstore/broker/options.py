@@ -107,7 +107,8 @@ class BrokerOptions(WireOptions):
         memory_bytes_max: what clients can make the broker keep in memory: messages, a half; open transactions,
             subscriptions and unfinished frames, a quarter; what is on its way to the store, a quarter. At the limit who
             causes it waits or gets an ERROR; see `jdbcstore.broker.memory`.
-        connection_bytes_max: what one connection may keep in open transactions and subscriptions.
+        connection_bytes_max: bytes that one connection may keep for all that it has open: transactions, subscriptions,
+            producers, temporary destinations, cached values.
         memory_timeout_s: how long a large frame may take while others wait for memory.
         in_flight_bytes_max: message bytes that one queue remembers of unacknowledged messages; of others it remembers
             the id and reads the message again when it has to be delivered again.

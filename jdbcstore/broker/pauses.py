@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, NamedTuple, Protocol
 
+from jdbcstore.broker.completion_bridge import resolve
 from jdbcstore.broker.gate import Gate
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.region_host import RegionHost
@@ -125,16 +126,7 @@ class Pauses:
             removes=[] if kept is None else [(store, message_id) for message_id in kept.message_ids],
         )
         answered: asyncio.Future[None] = broker.loop.create_future()
-
-        def done(_: None, error: BaseException | None) -> None:
-            if answered.done():
-                return
-            if error is None:
-                answered.set_result(None)
-            else:
-                answered.set_exception(error)
-
-        broker.completions.expect(broker.adapter.commit_together(commit), done, None)
+        broker.completions.expect(broker.adapter.commit_together(commit), resolve, answered)
         await answered
         if message is None or message.message_id is None:
             del self._kept[destination]

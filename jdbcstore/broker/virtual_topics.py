@@ -15,18 +15,15 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 from jdbcstore.broker.memory import WRITE_BYTES
-from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.destination import PATTERNS, Destination, Queue, Topic
 from jdbcstore.message import Message
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 
 __all__ = ["VirtualTopics"]
 
 _VIRTUAL_TOPICS: Final = Topic("VirtualTopic.>")
-_WILDCARDS: Final = frozenset({"*", ">"})
 #: Topics that are remembered to have made known all that they make known.
 _MET_MAX: Final = 10_000
-#: Queues with longer names cannot be stored; what is published must not be refused because of a wildcard.
-_QUALIFIED_NAME_MAX: Final = 250
 
 
 class VirtualTopics:
@@ -43,17 +40,17 @@ class VirtualTopics:
         self._wildcards: dict[Hashable, tuple[dict[Destination, None], Callable[[Destination], bool]]] = {}
         self._met: set[Destination] = set()
 
-    def subscribed(self, who: Hashable, pattern: Destination, may_have: Callable[[Destination], bool]) -> None:
+    def subscribed(self, who: Hashable, pattern: Destination, may_subscribe: Callable[[Destination], bool]) -> None:
         """Somebody has subscribed to a wildcard over queues.
 
         Args:
             who: the subscriber.
             pattern: the wildcard.
-            may_have: tells whether a queue may be made for him.
+            may_subscribe: tells whether he might subscribe to a queue by its name, which makes it.
         """
         first, *others = pattern.physical_name.split(".")
-        if self._is_on and first == "Consumer" and len(others) > 1 and others[0] not in _WILDCARDS:
-            self._wildcards.setdefault(who, ({}, may_have))[0][pattern] = None
+        if self._is_on and first == "Consumer" and len(others) > 1 and others[0] not in PATTERNS:
+            self._wildcards.setdefault(who, ({}, may_subscribe))[0][pattern] = None
             self._met.clear()
 
     def unsubscribed(self, who: Hashable) -> None:
@@ -67,11 +64,12 @@ class VirtualTopics:
         self._met.add(topic)
         if not _VIRTUAL_TOPICS.matches(topic):
             return
-        for patterns, may_have in list(self._wildcards.values()):
+        for patterns, may_subscribe in list(self._wildcards.values()):
             for pattern in patterns:
                 _, name, _ = pattern.physical_name.split(".", 2)
                 queue = Queue.decoded(f"Consumer.{name}.{topic.physical_name}")
-                if len(queue.qualified_name) <= _QUALIFIED_NAME_MAX and pattern.matches(queue) and may_have(queue):
+                # What is published must not be refused because of a wildcard.
+                if queue.is_storable and pattern.matches(queue) and may_subscribe(queue):
                     self.appeared(queue)
 
     def feeds(self, queue: Destination) -> bool:

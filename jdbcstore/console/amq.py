@@ -13,8 +13,8 @@ from jdbcstore.console.journal_reports import (
     NEW_DIRECTORY,
     held_by,
     looking,
-    print_findings,
     print_lines,
+    tell_checked,
     tell_repaired,
 )
 from jdbcstore.console.output import print_json, print_table
@@ -44,15 +44,11 @@ def check(directory: Path, quick: bool, as_json: bool) -> int:
     """
     with looking():
         found = inspect(directory, messages=not quick)
-    if as_json:
-        print_json(found.as_json())
-        return 1 if found.findings else 0
-    click.echo(
+    summary = (
         f"{directory}: AMQ store, {len(found.files)} files, {sum(found.files.values()):,} bytes,"
         f" {found.records.total():,} records, {found.messages:,} live messages read"
     )
-    print_findings(found.notes, found.findings)
-    return 1 if found.findings else 0
+    return tell_checked(found, summary, as_json=as_json)
 
 
 @amq.command("diagnose")

@@ -17,6 +17,8 @@ from jdbcstore.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
     from jdbcstore.migration.migrated import Migrated
+    from jdbcstore.store.journal.amq.inspection import Inspection as AMQInspection
+    from jdbcstore.store.journal.leveldb.inspection import Inspection as LevelDBInspection
 
 __all__ = [
     "DIRECTORY",
@@ -28,6 +30,7 @@ __all__ = [
     "print_findings",
     "print_lines",
     "print_repaired",
+    "tell_checked",
     "tell_repaired",
 ]
 
@@ -102,6 +105,16 @@ def print_repaired(
     for line in lost:
         click.echo(f"lost: {line}")
     click.echo(f"{len(lost) + lost_unlisted} losses" if lost else "nothing is lost")
+
+
+def tell_checked(found: AMQInspection | LevelDBInspection, summary: str, *, as_json: bool) -> int:
+    """Say what a check has found; the exit code: 1 if something is wrong."""
+    if as_json:
+        print_json(found.as_json())
+    else:
+        click.echo(summary)
+        print_findings(found.notes, found.findings)
+    return 1 if found.findings else 0
 
 
 def tell_repaired(done: Migrated, new_directory: Path, *, as_json: bool) -> int:

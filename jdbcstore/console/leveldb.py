@@ -15,8 +15,8 @@ from jdbcstore.console.journal_reports import (
     NEW_DIRECTORY,
     held_by,
     looking,
-    print_findings,
     print_lines,
+    tell_checked,
     tell_repaired,
 )
 from jdbcstore.console.output import print_json, print_table
@@ -58,15 +58,11 @@ def check(directory: Path, log_directory: Path | None, quick: bool, as_json: boo
     """
     with looking():
         found = inspect(directory, log_directory, messages=not quick)
-    if as_json:
-        print_json(found.as_json())
-        return 1 if found.findings else 0
-    click.echo(
+    summary = (
         f"{directory}: LevelDB store, {len(found.uses)} files, {sum(one.used_bytes for one in found.uses):,} bytes,"
         f" {found.records:,} records in {found.units:,} units of work, {found.messages:,} live messages read"
     )
-    print_findings(found.notes, found.findings)
-    return 1 if found.findings else 0
+    return tell_checked(found, summary, as_json=as_json)
 
 
 @leveldb.command("diagnose")

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Final
 
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.completion_bridge import resolve
 from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.pauses import CONSUMERS, PRODUCERS
 from jdbcstore.broker.region_host import NOTHING
@@ -143,9 +144,9 @@ class Desk:
         singles = self._division.singles(message, destination)
         answered = broker.loop.create_future()
         if len(singles) == 1:
-            broker.publish(singles[0], None, partial(_answer, answered))
+            broker.publish(singles[0], None, partial(resolve, answered))
         else:
-            broker.commit(singles, [], None, partial(_answer, answered))
+            broker.commit(singles, [], None, partial(resolve, answered))
         await answered
         return message_id
 
@@ -178,7 +179,7 @@ class Desk:
             for message in messages:
                 if message.message_id is None:
                     message.message_id = self._next_id()
-            self.broker.transfer(messages, [], partial(_answer, answered), along)
+            self.broker.transfer(messages, [], partial(resolve, answered), along)
             await answered
         return True
 
@@ -187,7 +188,7 @@ class Desk:
         answered = self.broker.loop.create_future()
 
         def removing() -> Iterator[None]:
-            yield from self.broker.durables.unsubscribing(key, partial(_answer, answered))
+            yield from self.broker.durables.unsubscribing(key, partial(resolve, answered))
 
         await self.broker.slices.complete(removing())
         await answered
@@ -238,14 +239,14 @@ class Desk:
         in_doubt.require_prepared(found)
         answered = self.broker.loop.create_future()
         if commits:
-            in_doubt.commit(found, None, partial(_answer, answered))
+            in_doubt.commit(found, None, partial(resolve, answered))
         else:
-            in_doubt.roll_back(found, partial(_answer, answered))
+            in_doubt.roll_back(found, partial(resolve, answered))
         await answered
 
     async def _completed(self, completion: Completion[None]) -> None:
         answered = self.broker.loop.create_future()
-        self.broker.completions.expect(completion, lambda _, error: _answer(answered, error), None)
+        self.broker.completions.expect(completion, resolve, answered)
         await answered
 
     # -- the broker ------------------------------------------------------------------------------------------------
@@ -253,12 +254,3 @@ class Desk:
     def hand_over(self) -> None:
         """Let a standby be master. Raises LockError if there cannot be one."""
         self.broker.resign(_REST_S)
-
-
-def _answer(answered: asyncio.Future[None], error: BaseException | None) -> None:
-    if answered.done():
-        return
-    if error is None:
-        answered.set_result(None)
-    else:
-        answered.set_exception(error)

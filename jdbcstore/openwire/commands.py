@@ -349,6 +349,20 @@ class MessageAck(BaseCommand):
     message_count: int = 0
     poison_cause: Throwable | None = None
 
+    @classmethod
+    def of(
+        cls, message_id: MessageId | None, destination: Destination | None, transaction_id: TransactionId | None
+    ) -> MessageAck:
+        """One message is acknowledged in a transaction, as stores write it down."""
+        return cls(
+            destination=destination,
+            transaction_id=transaction_id,
+            ack_type=ACK_STANDARD,
+            first_message_id=message_id,
+            last_message_id=message_id,
+            message_count=1,
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class MessageDispatchNotification(BaseCommand):

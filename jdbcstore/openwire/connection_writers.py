@@ -19,18 +19,17 @@ from jdbcstore.modified_utf8 import encode_modified_utf8
 from jdbcstore.openwire.advisory_commands import ADVISORY_COMMANDS
 from jdbcstore.openwire.commands import BaseCommand, Throwable
 from jdbcstore.openwire.encoding import EIGHT_BYTES, MARSHAL_AWARE, NO_BYTES, Encoding, numbers_of, usual_flags
-from jdbcstore.openwire.fields import COMMANDS, MESSAGES, Command, Field, Kind, Usually
+from jdbcstore.openwire.fields import MESSAGES, Command, Field, Kind, Usually
 from jdbcstore.openwire.object_cache import WriteCache
 from jdbcstore.openwire.readers import NESTING_MAX
 from jdbcstore.openwire.source import Malformed, Part, Source, struct_of
-from jdbcstore.openwire.writers import Writers
+from jdbcstore.openwire.writers import Writers, command_of
 
 __all__ = ["ConnectionWriter", "ConnectionWriters", "boolean_stream", "connection_writers"]
 
 #: Of (value, levels of nesting left, pieces, flags, cache). Flags are the digits ``0`` and ``1``.
 ConnectionWriter: TypeAlias = Callable[[Any, int, list[bytes], bytearray, WriteCache], None]
 
-_COMMANDS: Final = {command.cls: command for command in COMMANDS}
 
 #: What brokers send.
 _USUAL: Final = {Usually.ZERO: NO_BYTES, Usually.TIME: EIGHT_BYTES, Usually.STAMP: EIGHT_BYTES}
@@ -79,12 +78,7 @@ class ConnectionWriters(dict[type, ConnectionWriter]):
         if (make := ADVISORY_COMMANDS.get(cls)) is not None:
             writer = self[cls] = self._advisory_writer(make)
             return writer
-        command = _COMMANDS.get(cls)
-        if command is None:
-            raise Malformed(f"{cls.__name__} is no OpenWire type")
-        if command.since > self.encoding.version:
-            raise Malformed(f"wire version {self.encoding.version} has no {cls.__name__}")
-        writer = self[cls] = _Compiler(command, self).writer()
+        writer = self[cls] = _Compiler(command_of(cls, self.encoding.version), self).writer()
         return writer
 
     def _advisory_writer(self, make: Callable[[Any], BaseCommand]) -> ConnectionWriter:

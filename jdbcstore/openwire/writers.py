@@ -23,10 +23,11 @@ from jdbcstore.openwire.fields import COMMANDS, DESTINATION, Command, Field, Kin
 from jdbcstore.openwire.readers import NESTING_MAX
 from jdbcstore.openwire.source import Malformed, Part, Source, struct_of
 
-__all__ = ["Writer", "Writers"]
+__all__ = ["Writer", "Writers", "command_of"]
 
 #: Of (value, levels of nesting left); gives the type id and the fields.
 Writer: TypeAlias = Callable[[Any, int], bytes]
+
 
 _COMMANDS: Final = {command.cls: command for command in COMMANDS}
 
@@ -34,6 +35,16 @@ _COMMANDS: Final = {command.cls: command for command in COMMANDS}
 _REMEMBERED: Final = (ProducerId, *DESTINATION)
 
 _TEXT_BYTES_MAX: Final = 0xFFFF
+
+
+def command_of(cls: type, version: int) -> Command:
+    """The OpenWire type of a class. Raises `Malformed` if the wire version has none."""
+    command = _COMMANDS.get(cls)
+    if command is None:
+        raise Malformed(f"{cls.__name__} is no OpenWire type")
+    if command.since > version:
+        raise Malformed(f"wire version {version} has no {cls.__name__}")
+    return command
 
 
 class Writers(dict[type, Writer]):
@@ -50,12 +61,7 @@ class Writers(dict[type, Writer]):
         if (make := ADVISORY_COMMANDS.get(cls)) is not None:
             writer = self[cls] = self._advisory_writer(make)
             return writer
-        command = _COMMANDS.get(cls)
-        if command is None:
-            raise Malformed(f"{cls.__name__} is no OpenWire type")
-        if command.since > self.version:
-            raise Malformed(f"wire version {self.version} has no {cls.__name__}")
-        writer = self[cls] = _Compiler(command, self).writer()
+        writer = self[cls] = _Compiler(command_of(cls, self.version), self).writer()
         return writer
 
     def _advisory_writer(self, make: Callable[[Any], BaseCommand]) -> Writer:

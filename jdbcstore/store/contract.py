@@ -335,6 +335,17 @@ class PersistenceAdapter(ABC):
         """Remove a message from `source` and add `moved` to `target` in one commit: what a dead-letter queue needs."""
         return self.commit_together(Commit(adds=[(target, moved)], removes=[(source, message_id)]))
 
+    def check_subscription(self, info: SubscriptionInfo) -> None:  # noqa: B027  # most stores keep what is asked for
+        """Refuse what `TopicMessageStore.add_subscription` would refuse, before anything is made for it.
+
+        Args:
+            info: what a client asks for; its `destination` may be a wildcard.
+
+        Raises:
+            ConfigurationError: a name or the selector is too long for the store.
+            SchemaMismatch: this store cannot keep acknowledgements.
+        """
+
     @abstractmethod
     def expired_messages(self, now_ms: int, messages_max: int, after: tuple[int, int] = (0, 0)) -> ExpiredPage:
         """Find messages that have expired, over all destinations. What it costs depends on `messages_max` alone.

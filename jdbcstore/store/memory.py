@@ -310,8 +310,8 @@ class _Prepared:
 class MemoryTransactionStore(BufferedTransactionStore):
     """Prepared transactions in a dictionary: whoever prepares takes away, and a rollback puts back."""
 
-    def __init__(self, adapter: MemoryPersistenceAdapter, *, messages_max: int, bytes_max: int) -> None:
-        super().__init__(adapter, messages_max=messages_max, bytes_max=bytes_max)
+    def __init__(self, adapter: MemoryPersistenceAdapter) -> None:
+        super().__init__(adapter, adapter)
         self._memory = adapter
         self._prepared: dict[XATransactionId, _Prepared] = {}
 
@@ -500,9 +500,9 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         transaction_messages_max: int = 10_000,
         transaction_bytes_max: int = 100 << 20,
     ) -> None:
-        self._transactions = MemoryTransactionStore(
-            self, messages_max=transaction_messages_max, bytes_max=transaction_bytes_max
-        )
+        self.transaction_messages_max: Final = transaction_messages_max
+        self.transaction_bytes_max: Final = transaction_bytes_max
+        self._transactions = MemoryTransactionStore(self)
         self.lock: Final = threading.Lock()
         self._virtual_topic_consumers = virtual_topic_consumers
         self._stores: dict[Queue, MemoryMessageStore] = {}

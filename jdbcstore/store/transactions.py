@@ -25,7 +25,7 @@ from jdbcstore.store.contract import (
 )
 from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["BufferedTransaction", "BufferedTransactionStore", "OwnStores"]
+__all__ = ["BufferedTransaction", "BufferedTransactionStore", "OwnStores", "TransactionLimits"]
 
 S_co = TypeVar("S_co", bound=MessageStore, covariant=True)
 T_co = TypeVar("T_co", bound=TopicMessageStore, covariant=True)
@@ -62,10 +62,11 @@ class BufferedTransaction(Transaction):
 
     def add_message(self, store: MessageStore, message: Message) -> None:
         self._require_open()
-        if self._bytes + message.size > self._owner.bytes_max:
+        most = self._owner.limits.transaction_bytes_max
+        if self._bytes + message.size > most:
             raise StoreError(
                 f"transaction {self.transaction_id} is full: its messages take more than transaction_bytes_max,"
-                f" {self._owner.bytes_max} bytes"
+                f" {most} bytes"
             )
         self._take_place()
         self._bytes += message.size
@@ -123,7 +124,7 @@ class BufferedTransaction(Transaction):
             self._owner.forget(self)
 
     def _take_place(self) -> None:
-        most = self._owner.messages_max
+        most = self._owner.limits.transaction_messages_max
         if len(self.adds) + len(self.removes) + len(self.acknowledged) >= most:
             raise StoreError(
                 f"transaction {self.transaction_id} is full: it may add, remove and acknowledge"
@@ -135,18 +136,28 @@ class BufferedTransaction(Transaction):
             raise StoreError(f"transaction {self.transaction_id} is {self.state} already")
 
 
+class TransactionLimits(Protocol):
+    """Options of a store, as far as they are about transactions."""
+
+    @property
+    def transaction_messages_max(self) -> int:
+        """The most messages that one transaction adds, removes and acknowledges."""
+
+    @property
+    def transaction_bytes_max(self) -> int:
+        """The most message bytes in one transaction."""
+
+
 class BufferedTransactionStore(TransactionStore):
     """Begins transactions and keeps them apart. A subclass keeps those that are prepared.
 
     Args:
         adapter: whose.
-        messages_max: the most messages that one transaction adds, removes and acknowledges.
-        bytes_max: the most message bytes in one transaction.
+        limits: of one transaction.
     """
 
-    def __init__(self, adapter: PersistenceAdapter, *, messages_max: int, bytes_max: int) -> None:
-        self.messages_max: Final = messages_max
-        self.bytes_max: Final = bytes_max
+    def __init__(self, adapter: PersistenceAdapter, limits: TransactionLimits) -> None:
+        self.limits: Final = limits
         self._adapter = adapter
         self._lock = threading.Lock()
         self._begun: dict[TransactionId, BufferedTransaction] = {}

@@ -61,9 +61,13 @@ def consumes(destination: Destination, **given: object) -> Callable[[Address], s
     return by_openwire(ask)
 
 
-def by_program(use: Callable[[jdbcstore.Connection], object]) -> Callable[[Address], str]:
+def consumes_durably(topic: Topic, **given: object) -> Callable[[Address], str]:
+    return consumes(topic, **{"subscription_name": "s", **given})
+
+
+def by_program(use: Callable[[jdbcstore.Connection], object], client_id: str | None = None) -> Callable[[Address], str]:
     def called(address: Address) -> str:
-        with jdbcstore.connect(RUNNING[address]) as connection:
+        with jdbcstore.connect(RUNNING[address], client_id=client_id) as connection:
             try:
                 use(connection)
             except JdbcStoreError as error:
@@ -92,6 +96,8 @@ DELAYED = {"AMQ_SCHEDULED_DELAY": "10"}
         by_stomp("SUBSCRIBE", "/queue/OK,/queue/A\\nB"),
         by_stomp("SUBSCRIBE", "/topic/OK,/topic/A\\nB"),
         by_stomp("SUBSCRIBE", "/topic/A\\nB", **{"activemq.subscriptionName": "s"}),
+        by_stomp("SUBSCRIBE", f"/topic/{LONG}", **{"activemq.subscriptionName": "s"}),
+        by_stomp("SUBSCRIBE", "/topic/A", **{"activemq.subscriptionName": "s" * 251}),
         by_stomp("SUBSCRIBE", "/queue/A\\nB", browser="true"),
         sends(CONTROL, persistent=True),
         sends(CONTROL, persistent=False),
@@ -102,10 +108,16 @@ DELAYED = {"AMQ_SCHEDULED_DELAY": "10"}
         consumes(Queue(LONG)),
         consumes(Queue(f"OK,{LONG}")),
         consumes(Queue(LONG), browser=True),
+        consumes_durably(Topic(LONG)),
+        consumes_durably(Topic("A"), subscription_name="s" * 251),
+        consumes_durably(Topic("A"), subscription_name="a\0b"),
+        consumes_durably(Topic(f"{LONG}.>")),
         by_program(lambda connection: connection.send(CONTROL, "x")),
         by_program(lambda connection: connection.send(CONTROL, "x", persistent=False)),
         by_program(lambda connection: connection.subscribe(CONTROL)),
         by_program(lambda connection: list(connection.browse(CONTROL))),
+        by_program(lambda connection: connection.subscribe(f"topic://{LONG}", durable="s"), client_id="c1"),
+        by_program(lambda connection: connection.subscribe("topic://A", durable="s" * 251), client_id="c1"),
     ],
 )
 def test_what_is_refused_for_its_name_makes_nothing(
@@ -113,10 +125,19 @@ def test_what_is_refused_for_its_name_makes_nothing(
 ) -> None:
     address = start_broker(sqlite_store, bind="auto://127.0.0.1:0")
     told = use(address)
-    reasons = ("control characters", "has 251 characters", "keeps what operators have paused")
+    reasons = (
+        "control characters",
+        "has 251 characters",
+        "has 253 characters",
+        "longer than 250 characters",
+        "may have 250 characters",
+        "no database column takes",
+        "keeps what operators have paused",
+    )
     assert any(reason in told for reason in reasons), told
     broker = RUNNING[address]
     assert not [one for one in destinations(broker) if not one.is_advisory]
+    assert not broker.durables.all()
     assert isinstance(sqlite_store, SupportsScheduling)
     assert sqlite_store.job_store().job_count() == 0
 

@@ -292,8 +292,9 @@ class Recorder:
 _listening: list[Recorder] = []
 
 
-def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    for recorder in _listening:
+def _audit(event: str, arguments: tuple[Any, ...], listening: list[Recorder] = _listening) -> None:
+    """Called until the interpreter has ended, when the names of this module lead to nothing any more."""
+    for recorder in listening:
         recorder.heard(event, arguments)
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from sqlalchemy import Engine
 
 from tests.spark.rows import insert, open_tables
 from tests.spark.test_streaming import drained, reading, texts
+from tests.waiting import wait_until
 
 SETTLE_S = 6.0
 DELAY_MOST_S = 1.5
@@ -93,17 +94,22 @@ def application(folder: Path, **options: object) -> Iterator[subprocess.Popen[by
         process.wait()
 
 
-def wait_until(what: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not what():
-        assert process.poll() is None, log.read_text()[-3000:]
-        assert time.monotonic() < deadline, log.read_text()[-3000:]
-        time.sleep(0.05)  # looks again; nothing tells when a file appears
-
-
 def batches(folder: Path) -> int:
     """How many batches Spark has committed."""
     return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
+
+
+def wait_for_batches(count: int, folder: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until Spark has committed so many batches, which needs the application alive."""
+
+    def log() -> str:
+        return (folder / "log").read_text()[-3000:]
+
+    def are_committed() -> bool:
+        assert process.poll() is None, log()
+        return batches(folder) >= count
+
+    wait_until(are_committed, lambda: f"there are {count} batches: {log()}", timeout_s=WAIT_S)
 
 
 def offsets(folder: Path) -> list[dict[str, Any]]:
@@ -132,7 +138,7 @@ def test_exactly_once_although_the_application_is_killed(
         for _ in range(kills):
             done = batches(tmp_path)
             with application(tmp_path, url=url, **options) as process:
-                wait_until(lambda done=done: batches(tmp_path) >= done + 3, process, tmp_path / "log")  # type: ignore[misc]
+                wait_for_batches(done + 3, tmp_path, process)
                 time.sleep(chance.random())  # no event: any moment of a batch will do
         assert any(offset["gaps"] for offset in offsets(tmp_path))
     drained(reading(spark, url, **options), tmp_path)

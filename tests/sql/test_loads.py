@@ -197,8 +197,9 @@ def test_a_part_that_fails_leaves_nothing_and_is_tried_again(url: str, engine: E
 
 def test_a_name_that_does_not_fit_is_refused(url: str) -> None:
     load = begun(url)
-    with pytest.raises(StoreError, match="251 characters"):
-        load.write_part(0, rows(0, 1, "queue://" + "x" * 243))
+    for name, told in (("x" * 243, "251 characters"), ("\udc80", "no database column takes")):
+        with pytest.raises(StoreError, match=f"the destination .*{told}"):
+            load.write_part(0, rows(0, 1, f"queue://{name}"))
     load.abort()
     with pytest.raises(ConfigurationError, match="jobId"):
         load_of(url, "x" * 201)

@@ -152,9 +152,11 @@ def test_without_the_table_nobody_may_number_messages_and_all_else_works(databas
     engine.dispose()
 
 
-def test_a_producer_whose_name_is_too_long_is_refused(database_url: str) -> None:
-    with opened(database_url) as (adapter, _), pytest.raises(StoreError, match="251 characters"):
-        adapter.commit_together(Commit(producers={ProducerId("x" * 247, 0, 0): 1}))
+def test_a_producer_whose_name_no_column_takes_is_refused(database_url: str) -> None:
+    with opened(database_url) as (adapter, _):
+        for connection_id, told in (("x" * 247, "251 characters"), ("ID:\udc80", "no database column takes")):
+            with pytest.raises(StoreError, match=f"the producer id .*{told}"):
+                adapter.commit_together(Commit(producers={ProducerId(connection_id, 0, 0): 1}))
 
 
 def test_a_downgrade_drops_the_table_and_an_upgrade_makes_it_again(database_url: str) -> None:

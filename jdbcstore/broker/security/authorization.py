@@ -21,7 +21,7 @@ The answers of each principal are remembered, so a SEND costs a look into a set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -182,6 +182,12 @@ class Permissions:
         self.check(Action.READ, destination)
         self._check_existence(destination)
 
+    def may_subscribe(self, destination: Destination) -> bool:
+        """Whether the principal may subscribe to it, and create what is not there: what `check_receive` asks."""
+        return self.may(Action.READ, destination) and all(
+            self._may(Action.ADMIN, element) for element in self._to_create(destination)
+        )
+
     def may_receive(self, destination: Destination) -> bool:
         """Whether somebody who subscribed to a wildcard may have what is in this destination."""
         answer = self._readable.get(destination)
@@ -196,9 +202,14 @@ class Permissions:
         return groups is None or not groups.isdisjoint(self.principal.groups)
 
     def _check_existence(self, destination: Destination) -> None:
+        for element in self._to_create(destination):
+            self.check(Action.ADMIN, element)
+
+    def _to_create(self, destination: Destination) -> Iterator[Destination]:
+        """What would be made to use a destination."""
         for element in destination.elements():
             if not (element.is_temporary or element.is_wildcard or self._exists(element)):
-                self.check(Action.ADMIN, element)
+                yield element
 
 
 @dataclass(slots=True)

@@ -82,15 +82,7 @@ def _read_kahadb(settings: Settings, options: Options, examined: Examined, *, is
     if not is_url_given:
         options.url = f"kahadb:{directory}"
         settings.findings.use("store.url", options.url, place, f"{bean.label} directory")
-    locker = examined.open.get("locker")
-    if locker is not None:
-        with settings.findings.errors_at(locker.place):
-            inside = settings.examine(settings.only_bean(locker), LOCKERS)
-            if inside.kind.name != "shared-file-locker":
-                raise PlacedError(
-                    inside.bean.place, f"{inside.bean.label} is for a database, KahaDB has <shared-file-locker/>"
-                )
-            options.take_all(inside.given)
+    options.take_all(_of_file_locker(settings, examined, "KahaDB"))
     if options.value("kahadb.use_lock") is False:
         settings.findings.warning(
             bean.place, f"{bean.label} useLock: nobody looks whether another broker uses the same directory"
@@ -153,18 +145,26 @@ def _in_url(given: Mapping[str, Given]) -> dict[str, str]:
     }
 
 
+def _of_file_locker(settings: Settings, examined: Examined, label: str) -> Mapping[str, Given]:
+    """What a directory's locker is told, if there is one."""
+    locker = examined.open.get("locker")
+    if locker is None:
+        return {}
+    with settings.findings.errors_at(locker.place):
+        inside = settings.examine(settings.only_bean(locker), LOCKERS)
+        if inside.kind.name != "shared-file-locker":
+            raise PlacedError(
+                inside.bean.place, f"{inside.bean.label} is for a database, {label} has <shared-file-locker/>"
+            )
+        return inside.given
+    return {}
+
+
 def _read_older(settings: Settings, options: Options, examined: Examined, scheme: str, *, is_url_given: bool) -> None:
     """All of it goes into the URL: nobody begins with such a store, so it has no table of its own."""
     bean, given, prefix = examined.bean, dict(examined.given), f"{scheme}."
-    locker = examined.open.get("locker")
-    if locker is not None:
-        with settings.findings.errors_at(locker.place):
-            inside = settings.examine(settings.only_bean(locker), LOCKERS)
-            if inside.kind.name != "shared-file-locker":
-                raise PlacedError(
-                    inside.bean.place, f"{inside.bean.label} is for a database, {bean.label} has <shared-file-locker/>"
-                )
-            given |= {name.replace("kahadb.", prefix): value for name, value in inside.given.items()}
+    inside = _of_file_locker(settings, examined, bean.label)
+    given |= {name.replace("kahadb.", prefix): value for name, value in inside.items()}
     if is_url_given:
         return
     directory = _OLDER[scheme]

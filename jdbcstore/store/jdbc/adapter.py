@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, TextClause, text
 
-from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, Topic, parse_destination
+from jdbcstore.destination import Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import (
     ConfigurationError,
     SchemaMismatch,
@@ -41,6 +41,7 @@ from jdbcstore.store.contract import (
     TransactionStore,
 )
 from jdbcstore.store.jdbc.cleanup import Cleanup
+from jdbcstore.store.jdbc.column_text import require_column_text
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_at, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.history import bind
@@ -65,6 +66,7 @@ from jdbcstore.store.jdbc.usable_schema import has_unfinished_loads, recover_loa
 from jdbcstore.store.jdbc.vacuum import Vacuum
 from jdbcstore.store.jdbc.writer import Writer
 from jdbcstore.store.jdbc.writes import Write
+from jdbcstore.subscription import SubscriptionInfo
 
 __all__ = ["JdbcPersistenceAdapter"]
 
@@ -298,6 +300,16 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         if store is not known:
             store.complete_subscriptions()
         return store
+
+    def check_subscription(self, info: SubscriptionInfo) -> None:
+        self.require_acked()
+        for what, words in (
+            ("client id", info.key.client_id),
+            ("subscription name", info.key.subscription_name),
+            ("subscribed destination", info.subscribed_destination.qualified_name),
+            ("selector", info.selector or ""),
+        ):
+            require_column_text(f"the {what} of a durable subscription", words, ConfigurationError)
 
     def remove_topic_message_store(self, topic: Topic) -> None:
         """As `SupportsTopics`."""
@@ -547,12 +559,6 @@ def _destination(name: str) -> Destination:
 
 
 def _check_name(destination: Destination) -> None:
-    name = destination.qualified_name
     if destination.is_composite or destination.is_wildcard:
-        raise ConfigurationError(f"{name} names several destinations; a store keeps one")
-    if len(name) > QUALIFIED_NAME_MAX:
-        raise ConfigurationError(
-            f"{name[:60]}… has {len(name)} characters, column CONTAINER takes {QUALIFIED_NAME_MAX}"
-        )
-    if "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
-        raise ConfigurationError(f"{name!r} has characters that no database column takes")
+        raise ConfigurationError(f"{destination} names several destinations; a store keeps one")
+    require_column_text("the name", destination.qualified_name, ConfigurationError)

@@ -8,13 +8,14 @@ firings at the same time one is rolled back with everything that it would have a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import bindparam, text
 
-from jdbcstore.errors import CodecError, SchemaMismatch, StoreError
+from jdbcstore.errors import CodecError, SchemaMismatch
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.jdbc.column_text import require_column_text
 from jdbcstore.store.jdbc.rows import Change, Trace
 from jdbcstore.store.jdbc.store_host import StoreHost
 from jdbcstore.store.jdbc.writes import Write
@@ -22,9 +23,6 @@ from jdbcstore.store.jobs import HELD_MS, JobChange, JobPage, JobPlace, JobStore
 from jdbcstore.store.message_checks import require_size
 
 __all__ = ["JdbcJobStore"]
-
-#: JOB_ID and CRON are VARCHAR(250).
-_WORDS_MAX: Final = 250
 
 
 class JdbcJobStore(JobStore):
@@ -82,9 +80,8 @@ class JdbcJobStore(JobStore):
         return Trace(statements.job_trace_due, {"job_id": job.job_id, "due_ms": job.next_due_ms}, is_there=True)
 
     def _values(self, job: ScheduledJob) -> tuple[str | int | bytes, ...]:
-        for what, words in (("job id", job.job_id), ("cron entry", job.cron)):
-            if len(words) > _WORDS_MAX or "\0" in words:
-                raise StoreError(f"the {what} has {len(words)} characters, its column takes {_WORDS_MAX}")
+        require_column_text("the job id", job.job_id)
+        require_column_text("the cron entry", job.cron)
         blob = marshal(job.message)
         require_size(blob, self._adapter.dialect.message_bytes_max)
         return job.job_id, job.due_ms, job.delay_ms, job.period_ms, job.repeat, job.cron, blob

@@ -22,6 +22,7 @@ from jdbcstore.message import Message
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import LAST_SEQUENCE, PRIORITY_LEVELS, Cursor, MessageStore, Page
+from jdbcstore.store.jdbc.column_text import require_column_text
 from jdbcstore.store.jdbc.rows import Container, MessageKey, MessageRow, Purge
 from jdbcstore.store.jdbc.store_host import StoreHost
 from jdbcstore.store.jdbc.topic_work import TopicWork
@@ -30,8 +31,6 @@ from jdbcstore.store.message_checks import require_id, require_size
 
 __all__ = ["JdbcMessageStore", "PageRow", "PreparedRow", "Reach", "producer_text"]
 
-#: MSGID_PROD is VARCHAR(250).
-_PRODUCER_MAX: Final = 250
 #: A page reads blobs up to this size along with their ids, longer ones one after the other while there is room.
 _INLINE_BYTES_MAX: Final = 64 << 10
 
@@ -292,8 +291,7 @@ class JdbcMessageStore(MessageStore):
 def producer_text(producer_id: ProducerId | None) -> str:
     """A producer as MSGID_PROD has it. Raises `StoreError` when it does not fit."""
     producer = str(producer_id)
-    if len(producer) > _PRODUCER_MAX or "\0" in producer:
-        raise StoreError(f"the producer id has {len(producer)} characters, column MSGID_PROD takes {_PRODUCER_MAX}")
+    require_column_text("the producer id", producer)
     return producer
 
 

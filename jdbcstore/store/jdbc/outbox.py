@@ -28,6 +28,7 @@ from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.jdbc.application_connection import ApplicationConnection
+from jdbcstore.store.jdbc.column_text import COLUMN_CHARACTERS_MAX
 from jdbcstore.store.jdbc.dialect import database_for
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.own_tables import OUTBOX_JOB
@@ -36,7 +37,6 @@ from jdbcstore.store.jdbc.statements import Statements
 __all__ = ["Outbox", "outbox_channel", "sent_ms"]
 
 _COLUMNS: Final = ("JOB", "PART", "NUMBER", "CONTAINER", "MSGID_PROD", "MSGID_SEQ", "EXPIRATION", "MSG", "PRIORITY")
-_MSGID_PROD_MAX: Final = 250
 #: A key is (JOB, PART, NUMBER). PART is microseconds since 1970 and random bits (it has room until 2112), NUMBER random
 #: bits and the message's place in its transaction: no two transactions have the same, whatever their clocks say.
 _PART_RANDOM_BITS: Final = 11
@@ -132,8 +132,8 @@ class Outbox:
             OUTBOX_JOB,
             self._part,
             self._first_number + self._messages,
-            message.destination.qualified_name[:QUALIFIED_NAME_MAX],
-            str(id.producer_id)[:_MSGID_PROD_MAX],
+            message.destination.qualified_name[:COLUMN_CHARACTERS_MAX],
+            str(id.producer_id)[:COLUMN_CHARACTERS_MAX],
             id.producer_sequence_id,
             message.expiration,
             blob,

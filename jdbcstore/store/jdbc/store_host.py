@@ -17,6 +17,7 @@ from jdbcstore.store.jdbc.rows import Container
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.subscriptions import Registry
 from jdbcstore.store.jdbc.writer import Writer
+from jdbcstore.subscription import SubscriptionInfo
 
 __all__ = ["StoreHost"]
 
@@ -57,6 +58,9 @@ class StoreHost(Protocol):
 
     def require_acked(self) -> None:
         """Raise `SchemaMismatch` unless our table of acknowledgements is there."""
+
+    def check_subscription(self, info: SubscriptionInfo) -> None:
+        """Raise `ConfigurationError` or `SchemaMismatch` if a durable subscription cannot be kept."""
 
     def destination_of(self, container: Container) -> Destination:
         """Whose messages a container has."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from sqlalchemy import Connection, text
 
-from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Topic
-from jdbcstore.errors import ConfigurationError, StoreError
+from jdbcstore.destination import Topic
+from jdbcstore.errors import StoreError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -29,9 +28,6 @@ from jdbcstore.store.jdbc.writes import Write
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = ["JdbcTopicMessageStore"]
-
-#: The columns for names and the selector are VARCHAR(250).
-_WORDS_MAX: Final = 250
 
 
 class JdbcTopicMessageStore(JdbcMessageStore, TopicMessageStore):
@@ -113,8 +109,8 @@ class JdbcTopicMessageStore(JdbcMessageStore, TopicMessageStore):
 
     def add_subscription(self, info: SubscriptionInfo, *, retroactive: bool = False) -> Completion[None]:
         self._adapter.require_open()
-        self._adapter.require_acked()
-        _check(info, self.destination)
+        info.require_topic(self.destination)
+        self._adapter.check_subscription(info)
         completion: Completion[None] = Completion()
         adapter, topic = self._adapter, self._topic
         with adapter.order, topic.lock:
@@ -283,21 +279,3 @@ class _Start:
         """So many there were, unless something was taken away meanwhile; in the writer's thread."""
         if self.subscription.recount == self.recount:
             self.subscription.count = self.counted + self.subscription.since_counting
-
-
-def _check(info: SubscriptionInfo, topic: Destination) -> None:
-    info.require_topic(topic)
-    subscribed = info.subscribed_destination.qualified_name
-    for what, words, most in (
-        ("client id", info.key.client_id, _WORDS_MAX),
-        ("subscription name", info.key.subscription_name, _WORDS_MAX),
-        ("subscribed destination", subscribed, QUALIFIED_NAME_MAX),
-        ("selector", info.selector or "", _WORDS_MAX),
-    ):
-        if len(words) > most:
-            raise ConfigurationError(
-                f"the {what} of a durable subscription has {len(words)} characters, its column takes {most}:"
-                f" {words[:60]!r}…"
-            )
-        if "\0" in words or any("\ud800" <= c <= "\udfff" for c in words):
-            raise ConfigurationError(f"the {what} {words[:60]!r} has characters that no database column takes")

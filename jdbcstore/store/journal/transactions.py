@@ -36,10 +36,7 @@ class JournalTransactionStore(BufferedTransactionStore):
     """
 
     def __init__(self, adapter: PersistenceAdapter, host: TransactionHost) -> None:
-        options = host.options
-        super().__init__(
-            adapter, messages_max=options.transaction_messages_max, bytes_max=options.transaction_bytes_max
-        )
+        super().__init__(adapter, host.options)
         self._host = host
 
     def is_prepared(self, transaction_id: XATransactionId) -> bool:

@@ -13,7 +13,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import StoreError
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.openwire import marshal
-from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
+from jdbcstore.openwire.commands import MessageAck
 from jdbcstore.store.jobs import HELD_MS
 from jdbcstore.store.journal import remarks
 from jdbcstore.store.journal.applier import SCHEDULER, SCHEDULER_COMMANDS, Hint
@@ -544,14 +544,7 @@ class PrepareAll:
     def _take(self, plan: Plan, known: KnownDestination, row: Row, text: str | None) -> None:
         message_id = MessageId.parse(row.message_id)
         message_id.broker_sequence_id = row.sequence
-        ack = MessageAck(
-            destination=known.destination,
-            transaction_id=self.xid,
-            ack_type=ACK_STANDARD,
-            first_message_id=message_id,
-            last_message_id=message_id,
-            message_count=1,
-        )
+        ack = MessageAck.of(message_id, known.destination, self.xid)
         plan.say_which(known, row)
         command = RemoveMessage(self.xid, known.destination, row.message_id, marshal(ack, self.wire_version), text)
         plan.record(command, Hint(row=row))

@@ -139,6 +139,9 @@ def unseen(consumer: Consumer, last: int) -> list[Delivery]:
     Args:
         consumer: the consumer, which is going to be closed.
         last: the number of the last message that the application got; -1 for none, -2 if nobody knows.
+
+    Returns:
+        Those behind that one, in the order in which they were sent; none if nobody knows.
     """
     if last == _UNKNOWN:
         return []

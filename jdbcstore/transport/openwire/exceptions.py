@@ -32,7 +32,6 @@ _CLASSES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (NoSuchDestination, "org.apache.activemq.DestinationDoesNotExistException"),
     (TransactionRolledBack, "javax.jms.TransactionRolledBackException"),
     (StoreFull, "javax.jms.ResourceAllocationException"),
-    (JdbcStoreError, "javax.jms.JMSException"),
 )
 _OTHERS: Final = "javax.jms.JMSException"
 

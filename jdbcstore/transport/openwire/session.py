@@ -233,7 +233,7 @@ class OpenWireSession(Conversation[Event]):
     # -- what the broker says --------------------------------------------------------------------------------------
 
     def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
-        """Send a message to the client."""
+        """Send a message to the client. Raises CodecError if its frame cannot be written."""
         message = delivery.message
         if message is None:
             raise ValueError(f"{delivery!r} holds no message")
@@ -245,18 +245,14 @@ class OpenWireSession(Conversation[Event]):
             redelivery_counter=delivery.redeliveries,
         )
         message.broker_out_time = self._broker.now_ms()
-        message_id, before = delivery.message_id, message.redelivery_counter
-        message.redelivery_counter = delivery.redeliveries
+        message_id, redeliveries = message.message_id, message.redelivery_counter
         try:
-            if message_id.broker_sequence_id or delivery.lane is None:
-                data = self._openwire.send(dispatch)
-            else:  # clients say by this number how far they have come, and the store gave it none
-                message.message_id = message_id.copy()
+            message.redelivery_counter = delivery.redeliveries
+            if not delivery.message_id.broker_sequence_id and delivery.lane is not None:
+                # Clients say by this number how far they have come, and the store gave it none.
+                message.message_id = delivery.message_id.copy()
                 message.message_id.broker_sequence_id = number_of(delivery)
-                try:
-                    data = self._openwire.send(dispatch)
-                finally:
-                    message.message_id = message_id  # others have the message, too
+            data = self._openwire.send(dispatch)
         except CodecError as error:
             if not self._openwire.close_expected:
                 raise
@@ -264,7 +260,7 @@ class OpenWireSession(Conversation[Event]):
             self._cannot_say(error)
             data = b""
         finally:
-            message.redelivery_counter = before  # as above
+            message.message_id, message.redelivery_counter = message_id, redeliveries  # others have the message, too
         if not data:
             delivery.is_counted = False
         self._frames.append(data)

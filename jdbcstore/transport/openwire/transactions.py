@@ -100,9 +100,9 @@ def handle_transaction(
     Args:
         info: the command.
         transactions: the client's.
-        is_reconnected: whether the client has lost its broker, and repeats what it has heard no answer for.
         say: sends what can be answered at once. The rest is answered when it is done: the request is the command's id,
             or an `XaRequest`.
+        is_reconnected: whether the client has lost its broker, and repeats what it has heard no answer for.
 
     Returns:
         False if the client is held, and the command has to be done again.

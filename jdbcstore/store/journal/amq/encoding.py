@@ -203,14 +203,7 @@ def _updated(update: UpdateMessage) -> Payload:
 def _removed(remove: RemoveMessage) -> Payload:
     message_id = MessageId.parse(remove.message_id or "")
     if remove.subscription_key is None:
-        ack = wire.MessageAck(
-            destination=remove.destination,
-            transaction_id=remove.transaction,
-            ack_type=wire.ACK_STANDARD,
-            first_message_id=message_id,
-            last_message_id=message_id,
-            message_count=1,
-        )
+        ack = wire.MessageAck.of(message_id, remove.destination, remove.transaction)
         return Payload.of(_value(wire.JournalQueueAck(destination=remove.destination, message_ack=ack)))
     key = subscription_key(remove.subscription_key)
     done = wire.JournalTopicAck(
@@ -239,14 +232,7 @@ def _rolled_back(rollback: Rollback) -> Payload:
     assert transaction is not None
     if not isinstance(transaction, XATransactionId):
         return Payload.of(_end(transaction, _LOCAL_ROLLBACK))
-    never = wire.MessageAck(
-        destination=_NOWHERE,
-        transaction_id=transaction,
-        ack_type=wire.ACK_STANDARD,
-        first_message_id=_NEVER,
-        last_message_id=_NEVER,
-        message_count=1,
-    )
+    never = wire.MessageAck.of(_NEVER, _NOWHERE, transaction)
     before = _value(wire.JournalQueueAck(destination=_NOWHERE, message_ack=never))
     return Payload.of(_end(transaction, _XA_ROLLBACK), before=before)
 

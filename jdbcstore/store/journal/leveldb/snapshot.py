@@ -13,7 +13,7 @@ from typing import Final
 
 from jdbcstore.errors import CodecError
 from jdbcstore.openwire import marshal
-from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
+from jdbcstore.openwire.commands import MessageAck
 from jdbcstore.store.disk import DiskFile, force_directory, make_directory, move, remove_tree
 from jdbcstore.store.journal.leveldb.index_files import VersionEdit, batch, written_log
 from jdbcstore.store.journal.leveldb.index_reader import snapshots
@@ -204,14 +204,7 @@ def _xa_ack(
     wire_version: int,
 ) -> XaAck:
     message_id = reader.message(message.location, message.length, message.sequence).message_id
-    command = MessageAck(
-        destination=ack.destination,
-        transaction_id=transaction.xid,
-        ack_type=ACK_STANDARD,
-        first_message_id=message_id,
-        last_message_id=message_id,
-        message_count=1,
-    )
+    command = MessageAck.of(message_id, ack.destination, transaction.xid)
     subscription = -1 if ack.subscription is None else ack.subscription.key
     data = marshal(command, wire_version)
     return XaAck(message.location, message.length, where.key, message.sequence, subscription, data)

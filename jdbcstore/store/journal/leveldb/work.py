@@ -15,7 +15,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import StoreError
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.openwire import marshal
-from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
+from jdbcstore.openwire.commands import MessageAck
 from jdbcstore.store.journal.leveldb import trace_remarks
 from jdbcstore.store.journal.leveldb.live import (
     Live,
@@ -472,15 +472,7 @@ class PrepareAll:
 
     def _record(self, plan: Plan, key: int, ack: TransactedAck, message: LiveMessage) -> None:
         where = plan.live.of(ack.destination)
-        message_id = plan.message_id(message)
-        command = MessageAck(
-            destination=ack.destination,
-            transaction_id=self.xid,
-            ack_type=ACK_STANDARD,
-            first_message_id=message_id,
-            last_message_id=message_id,
-            message_count=1,
-        )
+        command = MessageAck.of(plan.message_id(message), ack.destination, self.xid)
         subscription = -1 if ack.subscription is None else ack.subscription.key
         meta = XaAck(
             message.location,

@@ -667,10 +667,7 @@ class _TransactionStore(BufferedTransactionStore):
     """Prepared transactions, each in the stores that it concerns."""
 
     def __init__(self, adapter: MKahaDBPersistenceAdapter) -> None:
-        options = adapter.options
-        super().__init__(
-            adapter, messages_max=options.transaction_messages_max, bytes_max=options.transaction_bytes_max
-        )
+        super().__init__(adapter, adapter.options)
         self._all = adapter
 
     def _with(self, xid: XATransactionId) -> list[Child]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from jdbcstore.destination import Destination, Queue, Topic, parse_destination
+from jdbcstore.destination import PATTERNS, Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.index import FILE_NAME
@@ -93,7 +93,7 @@ def chosen(destination: Destination, filters: Iterable[Destination]) -> Destinat
 
 def _said(pattern: Destination) -> tuple[int, int, int]:
     parts = pattern.physical_name.split(".")
-    return ("*" not in parts and ">" not in parts, sum(part not in ("*", ">") for part in parts), ">" not in parts)
+    return (not pattern.is_wildcard, sum(part not in PATTERNS for part in parts), ">" not in parts)
 
 
 def is_store(directory: Path) -> bool:

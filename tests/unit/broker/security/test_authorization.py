@@ -108,6 +108,11 @@ def test_what_is_not_there_takes_the_right_to_create_it() -> None:
     for check in (user.check_send, user.check_receive):
         with pytest.raises(NotAuthorized, match=r"^User bob is not authorized to create: queue://NEW$"):
             check(Queue("NEW"))
+    assert user.may_subscribe(Queue("OLD"))
+    assert not user.may_subscribe(Queue("NEW"))
+    assert not user.may_subscribe(Queue("OLD,NEW"))
+    assert admin.may_subscribe(Queue("OLD,NEW"))
+    assert user.may_receive(Queue("NEW"))  # who subscribed to a wildcard creates nothing
     user.check_receive(Queue("N.>"))  # creates nothing
     admin.check_send(Queue("NEW"))
     decides.appeared([Queue("NEW")])

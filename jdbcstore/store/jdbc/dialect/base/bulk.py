@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
 from jdbcstore.errors import StoreError
+from jdbcstore.store.jdbc.column_text import require_column_text
 from jdbcstore.store.jdbc.dialect.base.session import Dialect, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.rows import Change
@@ -27,9 +28,6 @@ __all__ = ["BulkSession", "LoadRow", "Place"]
 LoadRow: TypeAlias = tuple[str, int, str, int, int, bytes]
 #: Where the rows of a part go: the id of the first one in ACTIVEMQ_MSGS, or job and part in JDBCSTORE_STAGED.
 Place: TypeAlias = int | tuple[str, int]
-
-#: Column CONTAINER, and MSGID_PROD.
-_NAME_MAX: Final = 250
 
 
 class BulkSession:
@@ -137,13 +135,14 @@ class BulkSession:
         bytes_max = self.dialect.message_bytes_max
         for row in rows:
             require_size(row[5], bytes_max)
-            _fitting(row[2])
-            _fitting(row[0])
+            _fitting("the destination", row[2])
+            _fitting("the producer id", row[0])
             yield row
 
 
 @lru_cache(maxsize=8192)
-def _fitting(name: str) -> None:
+def _fitting(what: str, name: str) -> None:
     """Raise `StoreError` unless a name fits its column; the same few come again and again."""
-    if len(name) > _NAME_MAX or "\0" in name or not name:
-        raise StoreError(f"{name[:60]!r} has {len(name)} characters, the columns take 1 to {_NAME_MAX} and no NUL")
+    if not name:
+        raise StoreError(f"{what} is empty")
+    require_column_text(what, name)

@@ -41,6 +41,15 @@ def test_a_program_whose_standard_streams_are_closed_works_as_any(tmp_path: Path
     assert closed.returncode == 0
 
 
+def test_a_broker_that_gets_no_thread_says_so_in_one_line(tmp_path: Path) -> None:
+    program = "import sys, threading; threading.stack_size(1 << 47); from jdbcstore.cli import main; main()"
+    command = (sys.executable, "-c", program, "broker", "--url", "sqlite:///store.db", "--bind", "127.0.0.1:0")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "jdbcstore: can't start new thread: raise the limit (ulimit -u" in done.stderr.splitlines()[-1]
+
+
 def test_a_running_broker_shows_no_secret(tmp_path: Path) -> None:
     url = "postgresql://joe:topsecret@127.0.0.1:1/nowhere"
     broker = BrokerProcess(url, tmp_path, "--user", "ann:hers:too", "--name", "shown", program=PROGRAM)

@@ -5,21 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
 
 import pytest
 
 from jdbcstore.broker.blocking_calls import BlockingCalls, GivenUp
 from jdbcstore.errors import StoreUnavailable, TransientStoreError
-
-
-@pytest.fixture
-def no_more_threads() -> Iterator[Callable[[], int]]:
-    """From its call on a new thread would need more memory than can be addressed."""
-    before = threading.stack_size()
-    yield partial(threading.stack_size, 1 << 47)
-    threading.stack_size(before)
+from tests.threads import no_new_threads
 
 
 def test_what_a_call_returns_or_raises_is_what_its_caller_gets() -> None:
@@ -54,18 +45,18 @@ def test_calls_that_hang_do_not_hold_up_others_nor_the_loop() -> None:
     asyncio.run(call())
 
 
-def test_calls_one_after_the_other_need_no_new_thread(no_more_threads: Callable[[], int]) -> None:
+def test_calls_one_after_the_other_need_no_new_thread() -> None:
     may_go_on = threading.Event()
 
     async def call() -> None:
         calls = BlockingCalls()
         thread = await calls.call(threading.current_thread)
-        no_more_threads()
-        assert await calls.call(threading.current_thread) is thread
-        waiting = asyncio.create_task(calls.call(may_go_on.wait, 100))
-        await asyncio.sleep(0)
-        with pytest.raises(TransientStoreError, match="no more threads"):
-            await calls.call(max, 1, 2)
+        with no_new_threads():
+            assert await calls.call(threading.current_thread) is thread
+            waiting = asyncio.create_task(calls.call(may_go_on.wait, 100))
+            await asyncio.sleep(0)
+            with pytest.raises(TransientStoreError, match="no more threads"):
+                await calls.call(max, 1, 2)
         calls.end()
         may_go_on.set()
         assert await waiting

@@ -221,10 +221,13 @@ def _program() -> str:
     if here.suffix == ".py":  # a module was run
         return f"{shlex.quote(sys.executable)} -m jdbcstore"
     found = shutil.which(here.name)
-    if found is not None and Path(found).resolve() == here.resolve():
-        return here.name
-    path = here.absolute()
-    return shlex.quote(str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path))
+    try:
+        if found is not None and Path(found).resolve() == here.resolve():
+            return here.name
+        path = here.absolute()
+        return shlex.quote(str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path))
+    except FileNotFoundError:  # the working directory has been removed
+        return shlex.quote(str(here))
 
 
 def _show_console(web: WebServer | None) -> None:

@@ -181,3 +181,16 @@ def test_a_standby_becomes_master_although_nothing_can_be_printed(tmp_path: Path
             client.publish("/queue/A", "served")
     assert standby.stop() == 0
     assert "Traceback" not in standby.log()
+
+
+def test_a_standby_becomes_master_although_its_working_directory_is_gone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    shell = ["sh", "-c", 'cd "$(mktemp -d)" && rmdir "$PWD" && exec "$@"', "sh"]
+    standby = BrokerProcess(url, tmp_path, program=[*shell, str(Path(sys.executable).with_name("jdbcstore"))])
+    with BrokerProcess(url, tmp_path) as master:
+        standby.start_standby()
+        master.stop()
+        standby.wait_for("master")
+    assert standby.stop() == 0
+    assert "jdbcstore listens for STOMP clients" in standby.log()
+    assert "first message:" in standby.log()

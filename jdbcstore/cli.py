@@ -20,6 +20,8 @@ from jdbcstore.version import VERSION
 
 __all__ = ["main"]
 
+#: What Python says when the system gives it none.
+_NO_THREAD: Final = "can't start new thread"
 #: Command → where it is.
 _COMMANDS: Final = {
     "broker": "jdbcstore.console.broker:broker",
@@ -161,6 +163,14 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error
         click.echo(f"jdbcstore: {told}", err=True)
+        return 1
+    except RuntimeError as error:
+        if str(error) != _NO_THREAD:
+            raise
+        click.echo(
+            f"jdbcstore: {error}: raise the limit (ulimit -u, pids of a container), or the memory that it may have",
+            err=True,
+        )
         return 1
     return result if isinstance(result, int) else 0
 

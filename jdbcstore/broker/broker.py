@@ -244,8 +244,6 @@ class Broker:
         if self.options.health_bind:
             self._health = Health(self.options.health_bind, lambda: self.lifecycle.status, self.metrics)
             await self._health.start()
-        if self.authentication is not None:
-            self.authentication.start(self._users_changed)
         self.watchdog = Watchdog(self.loop, self.options.slow_callback_ms)
         self.watchdog.start()
         await self._start_companions()
@@ -259,6 +257,8 @@ class Broker:
     async def _start_companions(self) -> None:
         started = 0
         try:
+            if self.authentication is not None:
+                self.authentication.start(self._users_changed)
             for started, companion in enumerate(self.companions):  # noqa: B007  # is read when one fails
                 await companion.start()
         except BaseException:
@@ -273,6 +273,7 @@ class Broker:
 
     async def _live(self, mastership: Mastership) -> None:
         try:
+            self._reader.start()
             await mastership.run()
         finally:
             for companion in self.companions:

@@ -120,6 +120,7 @@ class Mastership:
             await self._service.farewell(self._deadline_s)
             if self._patience is not None:
                 self._patience.cancel()
+            self._calls.end()
 
     def stop(self) -> None:
         """Come to an end, within ``stop_timeout_s``; `run` returns then."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+from jdbcstore.broker.ready_threads import ReadyThreads
 from jdbcstore.errors import StoreClosed, StoreUnavailable, TransientStoreError
 
 __all__ = ["Reader"]
@@ -33,11 +33,16 @@ class Reader:
     def __init__(self, loop: asyncio.AbstractEventLoop, is_serving: Callable[[], bool]) -> None:
         self._loop = loop
         self._is_serving = is_serving
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="jdbcstore-reader")
+        self._threads: ReadyThreads | None = None
+
+    def start(self) -> None:
+        """Begin. Raises RuntimeError if the system does not give enough threads."""
+        self._threads = ReadyThreads(_THREADS, "jdbcstore-reader")
 
     def shutdown(self) -> None:
         """Wait until nothing is read any more."""
-        self._threads.shutdown()
+        if self._threads is not None:
+            self._threads.shutdown()
 
     def read(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Call a function that blocks."""

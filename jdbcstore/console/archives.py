@@ -18,10 +18,10 @@ import os
 import secrets
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Any, BinaryIO, Final, cast
 
 import click
 
@@ -79,8 +79,8 @@ def export(context: click.Context, face: Face, destination: str, file: Path, sel
     ask = partial(face.view, "export", destination=destination, selector=selector, count=_PAGE)
     page = ask(after=after) if after is not None else None  # refused for a destination that is not there: then no file
     if state is None:
-        os.close(make_file(file))  # for nobody else's eyes
-    with file.open("r+b") as out:
+        _begin(file, progress, {**asked, **_EXPORT_BEGINS, "bytes": 0})
+    with _writing(file) as out:
         out.truncate(int((state or {}).get("bytes", 0)))
         out.seek(0, 2)
         while page is not None:
@@ -104,6 +104,29 @@ def export(context: click.Context, face: Face, destination: str, file: Path, sel
     click.echo(f"export: {count} messages of {destination} to {file}")
     if left_out:
         raise click.ClickException(f"{left_out} messages of {destination} could not be read and are not in {file}")
+
+
+def _begin(file: Path, progress: _Progress, state: dict[str, Any]) -> None:
+    """Make the file of an export. Stopped in its first portion, it goes on too."""
+    os.close(make_file(file))  # for nobody else's eyes
+    try:
+        progress.write(state)
+    except OSError:
+        file.unlink()
+        raise
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[BinaryIO]:
+    """The open file of an export. What goes wrong with it says the file's name and what to do."""
+    try:
+        with file.open("r+b") as out:
+            yield out
+    except OSError as error:
+        if error.filename is None and error.strerror is not None:
+            error.filename = str(file)
+            error.strerror += ". The same command goes on when that is mended"
+        raise
 
 
 def _where(context: click.Context) -> str:

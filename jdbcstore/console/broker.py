@@ -21,6 +21,7 @@ from jdbcstore.config.configuration import FORMATS, LEVELS, Configuration
 from jdbcstore.config.files import load_configuration
 from jdbcstore.config.logs import set_up_logs
 from jdbcstore.config.urls import shown_url
+from jdbcstore.console.output import print_nowhere
 from jdbcstore.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -163,12 +164,19 @@ def broker(
 
     the_broker = build_broker(configuration)
 
-    def told(status: Status) -> None:
+    def tell(status: Status) -> None:
         if status.state is State.MASTER:
             _welcome(configuration, the_broker.addresses, has_users=the_broker.authentication is not None)
             _show_console(the_broker.web)
         elif status.state is State.STANDBY:
             click.echo(f"jdbcstore is standby: {status.reason}")
+
+    def told(status: Status) -> None:
+        try:
+            tell(status)
+        except OSError as error:  # a full disk, or who read it is gone: no reason to serve nobody
+            log.warning("standard output cannot be written, nothing is printed any more error=%r", str(error))
+            print_nowhere()
 
     serve(the_broker, told)
 
@@ -213,10 +221,13 @@ def _program() -> str:
     if here.suffix == ".py":  # a module was run
         return f"{shlex.quote(sys.executable)} -m jdbcstore"
     found = shutil.which(here.name)
-    if found is not None and Path(found).resolve() == here.resolve():
-        return here.name
-    path = here.absolute()
-    return shlex.quote(str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path))
+    try:
+        if found is not None and Path(found).resolve() == here.resolve():
+            return here.name
+        path = here.absolute()
+        return shlex.quote(str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path))
+    except FileNotFoundError:  # the working directory has been removed
+        return shlex.quote(str(here))
 
 
 def _show_console(web: WebServer | None) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.output import print_json, print_nowhere, print_table
 from jdbcstore.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
@@ -138,5 +136,5 @@ def print_lines(lines: Iterable[str], limit: int | None) -> None:
         with looking():
             for line in islice(lines, limit):
                 click.echo(line)
-    except BrokenPipeError:  # what is left to be written must not fail when the process ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        print_nowhere()

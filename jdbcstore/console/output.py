@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -11,7 +12,7 @@ import click
 
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["confirm", "print_json", "print_rows", "print_table"]
+__all__ = ["confirm", "print_json", "print_nowhere", "print_rows", "print_table"]
 
 _NUMBERS_RIGHT = (int, float)
 T = TypeVar("T")
@@ -42,6 +43,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
         table.add_row(*("" if value is None else str(value) for value in row))
     width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE
     Console(markup=False, highlight=False, emoji=False, width=width).print(table)
+
+
+def print_nowhere() -> None:
+    """Standard output cannot be written: print nothing any more. What it has taken already would fail at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def print_json(value: object) -> None:

@@ -160,8 +160,7 @@ class Connection(asyncio.Protocol):
     @property
     def peer_certificate(self) -> PeerCertificate | None:
         """By which the client has proved who it is; None without TLS, and if none was asked for or given."""
-        tls = self._transport.get_extra_info("ssl_object")
-        decoded = None if tls is None else tls.getpeercert()
+        decoded = self._transport.get_extra_info("peercert")
         return PeerCertificate.of(decoded) if decoded else None
 
     def write(self, data: bytes) -> None:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, cast
@@ -131,8 +131,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._socket: asyncio.Transport
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
+        #: OpenSSL does not tell it any more after an error, and what came before that may ask for it.
+        self._peer_certificate: Mapping[str, Any] | None = None
         self.peer = "?"
-        self._has_heard = self._is_open = self._is_full = False
+        self._has_heard = self._is_open = self._is_full = self._has_failed = False
 
     # -- the socket's side -----------------------------------------------------------------------------------------
 
@@ -213,6 +215,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         else:
             self._flush()
             self._is_open = True
+            self._peer_certificate = tls.getpeercert()
             self._handshakes.leave(self)
             self._connection.connection_made(self)
             if self._is_full:
@@ -240,7 +243,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             pass
         except ssl.SSLError as error:
             log.info("TLS failed, closing peer=%s reason=%r", self.peer, _reason(error))
-            is_over = True
+            is_over = self._has_failed = True
         if found:
             self._connection.data_received(found[0] if len(found) == 1 else b"".join(found))
         if self._outgoing.pending:
@@ -255,8 +258,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # -- the connection's side -----------------------------------------------------------------------------------
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known about the socket, and ``ssl_object``."""
-        return self._tls if name == "ssl_object" else self._socket.get_extra_info(name, default)
+        """What is known about the socket, and ``ssl_object`` and ``peercert``."""
+        known = {"ssl_object": self._tls, "peercert": self._peer_certificate}
+        return known[name] if name in known else self._socket.get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Go on with another connection above."""
@@ -267,8 +271,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return self._connection
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes, later if the socket is full."""
-        if self._tls is None or self._socket.is_closing():
+        """Send bytes, later if the socket is full. After an error of TLS nothing can be sent."""
+        if self._tls is None or self._has_failed or self._socket.is_closing():
             return
         view = memoryview(data)
         sent = 0

@@ -15,6 +15,7 @@ from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.testing.messages import text_message
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.threads import no_new_threads
 from tests.waiting import wait_until
 
 
@@ -251,6 +252,25 @@ def test_ten_thousand_stored_queues_are_there_after_a_start(
     assert client.message().text == "message 9999"
     client.subscribe("/queue/Q123*", id="2")  # no path element, so a name like any other, and nobody's
     assert client.is_silent()
+
+
+def test_queues_are_read_although_the_system_gives_no_more_threads(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
+) -> None:
+    with sqlite_store as store:
+        for queue in range(30):
+            place = store.queue_message_store(Queue(f"Q{queue}"))
+            added = [
+                place.add_message(text_message(100 * queue + n, "x" * 1000, destination=Queue(f"Q{queue}")))
+                for n in range(100)
+            ]
+        added[-1].result(100)
+    client = open_client(start_broker(sqlite_store))
+    with no_new_threads():
+        for queue in range(30):
+            client.send("SUBSCRIBE", {"destination": f"/queue/Q{queue}", "id": f"{queue}", "ack": "auto"})
+        for _ in range(30 * 100):
+            client.message()
 
 
 def test_a_row_that_is_no_message_holds_nobody_up(

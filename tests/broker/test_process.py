@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from tests.broker.client import Address, Client, Frame
+from tests.broker_process import PROGRAM, BrokerProcess
 from tests.waiting import wait_until
 
 
@@ -162,3 +165,32 @@ def test_an_address_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
         f"jdbcstore: cannot listen on stomp://{host}:{port}: address already in use: another program has the port"
         " (ss -ltnp shows which); stop it, or give another port",
     )
+
+
+@pytest.mark.parametrize("opened", ["os.open('/dev/full', os.O_WRONLY)", "os.pipe()[1]"], ids=["full", "unread"])
+def test_a_standby_becomes_master_although_nothing_can_be_printed(tmp_path: Path, opened: str) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    become = f"import os, sys; os.dup2({opened}, 1); os.execv(sys.argv[1], sys.argv[1:])"
+    standby = BrokerProcess(url, tmp_path, program=[sys.executable, "-c", become, *PROGRAM])
+    with BrokerProcess(url, tmp_path) as master:
+        standby.start_standby()
+        master.stop()
+        standby.wait_for("master")
+        with Client(standby.address) as client:
+            client.connect()
+            client.publish("/queue/A", "served")
+    assert standby.stop() == 0
+    assert "Traceback" not in standby.log()
+
+
+def test_a_standby_becomes_master_although_its_working_directory_is_gone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    shell = ["sh", "-c", 'cd "$(mktemp -d)" && rmdir "$PWD" && exec "$@"', "sh"]
+    standby = BrokerProcess(url, tmp_path, program=[*shell, str(Path(sys.executable).with_name("jdbcstore"))])
+    with BrokerProcess(url, tmp_path) as master:
+        standby.start_standby()
+        master.stop()
+        standby.wait_for("master")
+    assert standby.stop() == 0
+    assert "jdbcstore listens for STOMP clients" in standby.log()
+    assert "first message:" in standby.log()

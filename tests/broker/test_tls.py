@@ -337,6 +337,39 @@ def test_a_new_certificate_is_served_without_a_restart(
         old.publish("/queue/A", "who was there stays")
 
 
+@pytest.mark.parametrize("behind", [b"", b"SEND\ndestination:/queue/A\nreceipt:1\n\n\0" * 3], ids=["connect", "more"])
+def test_bytes_that_are_no_record_behind_good_ones_end_the_connection_and_nothing_else(
+    start_broker: StartBroker,
+    authority: Authority,
+    server: Identity,
+    stack: ExitStack,
+    caplog: pytest.LogCaptureFixture,
+    behind: bytes,
+) -> None:
+    caplog.set_level(logging.INFO)
+    identity = authority.identity("till")
+    options = tls_options(server, ca=str(authority.certificate), client_certificate="required")
+    address = start_broker(bind=BIND, tls=options)
+    for _ in range(5):  # what was read at once
+        line = stack.enter_context(socket.create_connection(address, 60))
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = trusting(authority, identity).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                line.sendall(outgoing.read())
+                incoming.write(line.recv(1 << 16))
+        tls.write(b"CONNECT\naccept-version:1.2\nhost:test\n\n\0" + behind)
+        line.sendall(outgoing.read() + b"this is no record of TLS")
+        while line.recv(1 << 16):
+            pass
+    connected(address, trusting(authority, identity)).drop()
+    wait_until(lambda: caplog.text.count("TLS failed, closing") == 5)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 # -- what it costs ---------------------------------------------------------------------------------------------------
 
 

@@ -40,6 +40,7 @@ from jdbcstore.store.jdbc import schema, usable_schema
 from jdbcstore.store.jdbc.schema import SchemaReport, inspect_schema
 from jdbcstore.testing.messages import text_message
 from tests.broker.client import Client
+from tests.broker_process import PROGRAM
 from tests.certificates import Authority, Identity
 from tests.management.desk import beside
 from tests.management.test_operations import fill
@@ -650,6 +651,25 @@ def test_messages_are_exported_and_imported(
 def _depth(broker: Served, queue: str) -> int:
     rows = broker.operator.get(f"/api/v1/destinations?text=://{queue}").json["destinations"]
     return int(rows[0]["depth"]) if rows else 0
+
+
+@pytest.mark.parametrize("room_kib", [100, 200], ids=["first portion", "second portion"])
+def test_an_export_goes_on_when_there_is_room_again(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], room_kib: int
+) -> None:
+    with served(open_store(url)) as broker, Client(broker.address) as client:
+        client.connect()
+        fill(client, "/queue/A", 703)
+    file = tmp_path / "a.jsonl"
+    words = ["export", "queue://A", str(file), "--store", url]
+    limited = ["bash", "-c", f'ulimit -f {room_kib}; exec "$@"', "bash", *PROGRAM, *words]
+    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"jdbcstore: {file}: File too large. The same command goes on when that is mended\n",
+    )
+    assert "703 messages" in command(capsys, *words)
+    assert len({json.loads(line)["body"] for line in file.read_text().splitlines()}) == 703
 
 
 def test_an_import_goes_on_where_it_was_stopped(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,6 +45,30 @@ def test_nobody_waits_for_an_answer_to_a_login_that_was_refused(
     engine.dispose()
 
 
+def test_a_host_that_is_no_database_is_passed_over(sql_server_url: str) -> None:
+    url = make_url(sql_server_url)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    with other.accept()[0] as line:
+                        line.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        try:
+            hosts = (f"127.0.0.1:{other.getsockname()[1]}", f"127.0.0.1:{url.port}")
+            several = url.set(host=None, port=None, query={**url.query, "host": hosts})
+            engine = open_engine(several.render_as_string(hide_password=False))
+            with engine.connect() as connection:
+                assert connection.execute(text("SELECT 1")).scalar_one() == 1
+            engine.dispose()
+        finally:
+            other.shutdown(socket.SHUT_RDWR)
+            answering.join()
+
+
 def test_a_line_that_breaks_before_the_first_statement_is_let_go(sql_server_url: str) -> None:
     """Wherever it breaks: in the login, in what SQLAlchemy wants to know first, or in what a session is told."""
     url, options = store_options(sql_server_url)

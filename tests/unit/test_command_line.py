@@ -11,6 +11,7 @@ import pytest
 from jdbcstore.config.urls import open_store
 from jdbcstore.console.command_line import secrets_in
 from tests.broker_process import PROGRAM, BrokerProcess
+from tests.threads import NO_ROOM_BYTES
 from tests.waiting import wait_until
 
 
@@ -39,6 +40,15 @@ def test_a_program_whose_standard_streams_are_closed_works_as_any(tmp_path: Path
     arguments = (*PROGRAM, "queues", "--store", f"sqlite:///{tmp_path / 'store.db'}")
     closed = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *arguments], timeout=120)
     assert closed.returncode == 0
+
+
+def test_a_broker_that_gets_no_thread_says_so_in_one_line(tmp_path: Path) -> None:
+    program = f"import threading; threading.stack_size({NO_ROOM_BYTES}); from jdbcstore.cli import main; main()"
+    command = (sys.executable, "-c", program, "broker", "--url", "sqlite:///store.db", "--bind", "127.0.0.1:0")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "jdbcstore: can't start new thread: raise the limit (ulimit -u" in done.stderr.splitlines()[-1]
 
 
 def test_a_running_broker_shows_no_secret(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ import logging
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Final
 
+from jdbcstore.broker.ready_threads import ReadyThreads
 from jdbcstore.broker.security.login import Credentials, Grant, LoginStack
 from jdbcstore.broker.security.slowness import Slowness
 from jdbcstore.errors import LoginRefused
@@ -75,7 +75,7 @@ class Authentication:
         self._changes = 0
         #: Logins that were refused.
         self.refused = 0
-        self._threads: ThreadPoolExecutor
+        self._threads: ReadyThreads
         self._places: _Places
         self._loop: asyncio.AbstractEventLoop
         self._watch: asyncio.Task[None] | None = None
@@ -90,7 +90,7 @@ class Authentication:
             changed: called when the users have changed: grants may not hold any more, see `renew`.
         """
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="jdbcstore-login")
+        self._threads = ReadyThreads(_THREADS, "jdbcstore-login")
         self._places = _Places(_THREADS)
         self._watch = asyncio.create_task(self._look(changed))
 

@@ -96,8 +96,13 @@ class Compaction:
     def start(self) -> None:
         """Compact one file in a thread, unless one is being compacted."""
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._in_thread, name="jdbcstore-compaction", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._in_thread, name="jdbcstore-compaction", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                log.warning("acknowledgements are not compacted now, a later cleanup tries again error=%r", str(error))
+            else:
+                self._thread = thread
 
     def cancel(self) -> None:
         """Stop at the next opportunity."""

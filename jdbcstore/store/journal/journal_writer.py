@@ -429,16 +429,27 @@ class _Preparing:
     def __init__(self, make: Callable[[], int]) -> None:
         self._make = make
         self._made: int | None = None
-        self._thread = Thread(target=self._run, name="journal-preallocation", daemon=True)
-        self._thread.start()
+        self._thread: Thread | None = None
+        thread = Thread(target=self._run, name="journal-preallocation", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system gives none
+            self._tell(error)
+        else:
+            self._thread = thread
 
     def _run(self) -> None:
         try:
             self._made = self._make()
         except StoreError as error:
-            _LOG.warning("the next journal file could not be made ahead, it will be made when it is needed: %s", error)
+            self._tell(error)
+
+    @staticmethod
+    def _tell(error: Exception) -> None:
+        _LOG.warning("the next journal file could not be made ahead, it will be made when it is needed: %s", error)
 
     def wait(self) -> int | None:
         """The number of the file, None if it could not be made."""
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         return self._made

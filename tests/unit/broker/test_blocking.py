@@ -9,7 +9,8 @@ import time
 import pytest
 
 from jdbcstore.broker.blocking_calls import BlockingCalls, GivenUp
-from jdbcstore.errors import StoreUnavailable
+from jdbcstore.errors import StoreUnavailable, TransientStoreError
+from tests.threads import no_new_threads
 
 
 def test_what_a_call_returns_or_raises_is_what_its_caller_gets() -> None:
@@ -22,6 +23,7 @@ def test_what_a_call_returns_or_raises_is_what_its_caller_gets() -> None:
         assert await calls.call(threading.current_thread) is not threading.current_thread()
         with pytest.raises(StoreUnavailable, match="gone"):
             await calls.call(fail)
+        calls.end()
 
     asyncio.run(call())
 
@@ -38,6 +40,28 @@ def test_calls_that_hang_do_not_hold_up_others_nor_the_loop() -> None:
         may_go_on.set()
         async with asyncio.timeout(60):
             assert all(await asyncio.gather(*hanging))
+        calls.end()
+
+    asyncio.run(call())
+
+
+def test_calls_one_after_the_other_need_no_new_thread() -> None:
+    may_go_on = threading.Event()
+
+    async def call() -> None:
+        calls = BlockingCalls()
+        thread = await calls.call(threading.current_thread)
+        with no_new_threads():
+            assert await calls.call(threading.current_thread) is thread
+            waiting = asyncio.create_task(calls.call(may_go_on.wait, 100))
+            await asyncio.sleep(0)
+            with pytest.raises(TransientStoreError, match="no more threads"):
+                await calls.call(max, 1, 2)
+        calls.end()
+        may_go_on.set()
+        assert await waiting
+        thread.join(60)
+        assert not thread.is_alive()
 
     asyncio.run(call())
 

@@ -22,6 +22,7 @@ def reading(scenario: Callable[[Reader], Awaitable[Any]], is_serving: Callable[[
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: complaints.append(context))
         reader = Reader(loop, is_serving)
+        reader.start()
         await scenario(reader)
         reader.shutdown()
         gc.collect()

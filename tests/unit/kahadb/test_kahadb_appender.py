@@ -31,6 +31,7 @@ from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.journal import Journal, Location
 from jdbcstore.store.journal.kahadb.options import PREALLOCATION_SCOPES, PREALLOCATION_STRATEGIES, KahaDBOptions
 from tests.examples import examples
+from tests.threads import no_new_threads
 from tests.unit.kahadb.journals import CONTROL_BYTES, END, batch, unpack
 from tests.unit.kahadb.journals import write as write_journal
 
@@ -182,6 +183,18 @@ def test_the_next_file_is_made_ahead(tmp_path: Path) -> None:
     assert [appender.append(traces("x" * 900))[0].file for _ in range(3)] == [1, 2, 3]
     appender.close()
     assert sorted(Journal(tmp_path).files) == [1, 2, 3, 4]
+
+
+def test_without_a_thread_the_next_file_is_made_when_it_is_needed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = KahaDBOptions(journal_max_file_length_bytes=LIMIT, preallocation_scope="ENTIRE_JOURNAL_ASYNC")
+    with no_new_threads():
+        appender = opened(tmp_path, options)
+        assert [appender.append(traces("x" * 900))[0].file for _ in range(3)] == [1, 2, 3]
+        appender.close()
+    assert "could not be made ahead" in caplog.text
+    assert len(texts(tmp_path)) == 3
 
 
 def test_brokers_journals_are_continued(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
+from tests.threads import no_new_threads
 from tests.unit.kahadb.journals import unpack
 from tests.unit.kahadb.test_kahadb_recovery import KEYS, TOPIC, Doings, contents
 from tests.waiting import wait_until
@@ -269,6 +270,21 @@ def test_a_chain_is_broken_by_itself(tmp_path: Path) -> None:
         chain(adapter)
         before, kept = contents(adapter), len(files(tmp_path))
     with KahaDBPersistenceAdapter(tmp_path, options) as adapter:
+        wait_until(lambda: len(files(tmp_path)) < kept / 2)
+        assert contents(adapter) == before
+
+
+def test_what_cannot_be_compacted_for_want_of_a_thread_is_compacted_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = replace(TINY, cleanup_interval_ms=20, compact_acks_after_no_gc=2)
+    with KahaDBPersistenceAdapter(tmp_path, replace(options, enable_ack_compaction=False)) as adapter:
+        chain(adapter)
+        before, kept = contents(adapter), len(files(tmp_path))
+    with KahaDBPersistenceAdapter(tmp_path, replace(options, compact_acks_after_no_gc=20)) as adapter:
+        with no_new_threads():
+            wait_until(lambda: "acknowledgements are not compacted now" in caplog.text)
+            assert contents(adapter) == before
         wait_until(lambda: len(files(tmp_path)) < kept / 2)
         assert contents(adapter) == before
 

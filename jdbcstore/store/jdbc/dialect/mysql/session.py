@@ -293,6 +293,10 @@ class SharedTlsConnection(pymysql.connections.Connection):
             raise pymysql.err.OperationalError(
                 CR.CR_SERVER_LOST, f"{self._place} accepts the connection and does not answer: {error.args[-1]}"
             ) from error
+        except pymysql.err.InternalError as error:  # another host may be what this one is not
+            raise pymysql.err.OperationalError(
+                CR.CR_CONN_HOST_ERROR, f"{self._place} does not answer as MySQL does: {error.args[-1]}"
+            ) from error
         raw._read_timeout = usual_s
         state = ClusterState(self)
         self.is_one_of_equals = state.kind is ClusterKind.GALERA

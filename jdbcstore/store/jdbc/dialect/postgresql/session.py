@@ -118,12 +118,24 @@ class PostgreSQLDialect(PostgreSQLStatements):
     def fenced(self, connection: Connection, fence: Fence) -> bool:
         self.outlive(connection, fence.holder)
         self.holding(connection, fence.idle_ms)
-        self.begin_session(connection, fence.holder)
-        # Read and planned once: that costs more than running it.
+        session_id = self.begin_session(connection, fence.holder)
         raw: Any = connection.connection.dbapi_connection
+        if session_id != raw.info.backend_pid:  # a pooler has told another number
+            self._require_own_session(connection, session_id)
+        # Read and planned once: that costs more than running it.
         with raw.cursor() as cursor:
             cursor.execute(b"PREPARE %s AS %s" % (FENCE, self.fence_words(fence)))
         return True
+
+    def _require_own_session(self, connection: Connection, session_id: int) -> None:
+        """Raise `StoreError` if a pooler gives our session to another connection while it does nothing."""
+        with connection.engine.connect() as other:
+            if other.execute(text("SELECT pg_backend_pid()")).scalar_one() == session_id:
+                raise StoreError(
+                    "between the broker and PostgreSQL there is a pooler that shares sessions, as PgBouncer in"
+                    " transaction mode: the lock and the proof of each commit need sessions of their own. Use session"
+                    " mode (pool_mode = session), or connect directly"
+                )
 
     def holding(self, connection: Connection, idle_ms: int) -> None:
         connection.execute(text(f"SET idle_in_transaction_session_timeout = {idle_ms}"))

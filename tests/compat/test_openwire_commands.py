@@ -108,6 +108,18 @@ class Scene:
         for number in range(5):
             client.send(destination, str(number))
 
+    def browse(self) -> None:
+        """Note what a browser shows of the queue, and how often it was delivered before."""
+        browser = self.client()
+        browser.ask(
+            c.ConsumerInfo(consumer_id=browser.consumer_id(), destination=self.queue, prefetch_size=100, browser=True)
+        )
+        shown = []
+        while (dispatch := browser.dispatch()).message is not None:
+            assert isinstance(dispatch.message, TextMessage)
+            shown.append((dispatch.message.text, dispatch.redelivery_counter))
+        self.told.append(shown)
+
     def left(self, client: OpenWireClient) -> None:
         """Close the consumer, and note what is in the queue."""
         client.ask(c.RemoveInfo(object_id=client.consumer_id()))
@@ -205,6 +217,79 @@ def _ack(
     )
 
 
+def delivered(scene: Scene) -> None:
+    """How many more come when some are with the application: as many as each acknowledgement says."""
+    client = scene.client()
+    for number in range(30):
+        client.send(scene.queue, str(number))
+    client.subscribe(scene.queue, 4)
+    ids: list[MessageId] = []
+
+    def take(count: int) -> None:
+        while len(ids) < count:
+            message = client.dispatch().message
+            assert message is not None
+            assert message.message_id is not None
+            ids.append(message.message_id)
+        scene.ask(client, c.SessionInfo(session_id=client.session_id))
+        scene.told.append(sum(isinstance(one, c.MessageDispatch) for one in client.came))
+
+    take(4)
+    for kind, first, last, number, held in (
+        (c.ACK_DELIVERED, 2, 2, 1, 5),
+        (c.ACK_DELIVERED, 0, 2, 3, 8),
+        (c.ACK_STANDARD, 0, 2, 3, 8),
+        (c.ACK_DELIVERED, None, 4, 2, 10),
+        (c.ACK_INDIVIDUAL, 3, 3, 1, 10),
+        (c.ACK_STANDARD, 4, 7, 4, 12),
+    ):
+        first_id = None if first is None else ids[first]
+        scene.ask(client, _ack(client, scene.queue, kind, first_id, ids[last], number))
+        take(held)
+    scene.left(client)
+
+
+def _browsing(*persistent: bool) -> Scenario:
+    """What a browser shows of what was delivered before, and in which order: of messages that are persistent or not."""
+
+    def scenario(scene: Scene) -> None:
+        client = scene.client()
+        for number, is_persistent in enumerate(persistent):
+            client.send(scene.queue, str(number), persistent=is_persistent)
+        scene.browse()
+        client.subscribe(scene.queue, 3)
+        first, *_ = [client.dispatch().message for _ in range(3)]
+        scene.browse()
+        assert first is not None
+        assert first.message_id is not None
+        last = first.message_id.broker_sequence_id
+        client.ask(c.RemoveInfo(object_id=client.consumer_id(), last_delivered_sequence_id=last))
+        scene.browse()
+
+    return scenario
+
+
+def expired(scene: Scene) -> None:
+    """What had expired when it came to a topic, and to a queue."""
+    client = scene.client()
+    subscribed = Topic(f"{scene.topic.physical_name}.SUBSCRIBED")
+    client.subscribe(subscribed)
+    mark = f"{scene.queue} {client.name} "
+    for destination in (scene.topic, subscribed, scene.queue):
+        for is_persistent in (True, False):
+            message = client.message(destination, mark + str(destination))
+            message.persistent, message.expiration = is_persistent, 1000
+            scene.ask(client, message)
+    scene.ask(client, c.SessionInfo(session_id=client.session_id))
+    scene.told.append(sum(isinstance(one, c.MessageDispatch) for one in client.came))
+    client.ask(c.RemoveInfo(object_id=client.consumer_id()))
+    dead = Queue("ActiveMQ.DLQ")
+    client.send(dead, "last")
+    client.subscribe(dead, 1000, number=2)
+    found = [text.removeprefix(mark) for text in iter(client.text, "last") if text is not None and mark in text]
+    scene.told.append(sorted(found))
+
+
 def _subscriber(kind: int, name: str | None) -> Scenario:
     """A subscriber to a topic acknowledges twice."""
 
@@ -258,8 +343,11 @@ def _transaction(steps: str, *, is_distributed: bool) -> Scenario:
 
 
 def _scenarios() -> Iterator[tuple[str, Scenario]]:
-    for scenario in (unregistered, twice, sends):
+    for scenario in (unregistered, twice, sends, delivered, expired):
         yield scenario.__name__, scenario
+    for persistent in ((True,) * 4, (False,) * 4, (True, False) * 3):
+        modes = "".join("P" if one else "N" for one in persistent)
+        yield f"browsing-{modes}", _browsing(*persistent)
     kinds = (*range(7), 7, -1)
     for kind in kinds:
         for first, last, number in ((None, 2, 1), (None, 2, 3), (1, 2, 2), (1, 1, 1), (1, 1, 3), (0, 2, 2), (5, 2, 3)):

@@ -3,7 +3,7 @@
 ========== =================================================================================================
 type       what is done with the messages from the first to the last one that it names
 ========== =================================================================================================
-delivered  the application has them: the consumer may be sent as many more; counted from the oldest pending
+delivered  the application has so many as it says: the consumer may be sent as many more, never more than it holds
 poison     each is a dead letter, which tells the client's cause
 standard   they are acknowledged
 redelivered nothing: the client has given them to its application again
@@ -73,7 +73,7 @@ def acknowledge(
     consumers = client.consumers
     consumer = consumers.by_key.get(str(ack.consumer_id))
     if consumer is None:
-        log.debug("acknowledgement of nobody's ack=%r", ack)
+        log.debug("acknowledgement matches nothing ack=%r", ack)
         return False
     transaction = None if ack.transaction_id is None else ack.transaction_id.name
     if transaction is not None and transaction not in client.transactions:
@@ -86,7 +86,8 @@ def acknowledge(
         return False
     if ack.ack_type == c.ACK_DELIVERED:
         if consumer.prefetch:
-            consumer.extend(len(deliveries))
+            count = consumer.extension + max(ack.message_count, 0)
+            consumer.extend(min(count, len(consumer.unacknowledged)))
         return False
     if ack.ack_type in _NOTHING:
         return False
@@ -120,12 +121,14 @@ def _covered(
             raise ProtocolError(f"Invalid acknowledgment: {_told(ack)}")
         return []
     last = None if last_id is None else names.find(consumer, last_id, ack.destination)
-    if last is not None and (kind == c.ACK_INDIVIDUAL or (ack.message_count == 1 and first_id == last_id)):
+    if kind == c.ACK_DELIVERED:  # counts all from the oldest
+        first_id = None
+    elif last is not None and (kind == c.ACK_INDIVIDUAL or (ack.message_count == 1 and first_id == last_id)):
         return [last]
     if kind == c.ACK_INDIVIDUAL:
         return []
     first = None
-    if kind != c.ACK_DELIVERED and first_id is not None:
+    if first_id is not None:
         first = names.find(consumer, first_id, ack.destination)
         if first is None:
             if not is_lenient:

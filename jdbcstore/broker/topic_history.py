@@ -11,6 +11,9 @@ policy          what is kept
 ``timed``       the messages of the last so many milliseconds
 =============== ============================================================================
 
+What a durable subscription leaves unacknowledged, and no store has, is kept in the same way
+(`jdbcstore.broker.durable`).
+
 It is in memory, and gone with the process. However much a policy asks for, a topic keeps no more than
 `topic_pending_bytes_max`, and all topics together a quarter of what memory there is for messages: beyond that the
 topic that has the next message forgets its oldest ones, and keeps none that does not fit beside what others keep.
@@ -19,6 +22,7 @@ topic that has the next message forgets its oldest ones, and keeps none that doe
 from __future__ import annotations
 
 from collections import deque
+from operator import itemgetter
 from typing import Final
 
 from jdbcstore.broker.destination_policy import DestinationPolicy
@@ -37,27 +41,39 @@ class TopicHistory:
 
     Args:
         host: gives the clock, limits, and the account of memory.
-        messages_max, bytes_max, age_ms_max: how much is kept.
+        messages_max, bytes_max, age_ms_max: how much is kept; without them as much as there is room for.
     """
 
     __slots__ = ("_age_ms_max", "_bytes", "_bytes_max", "_host", "_messages", "_messages_max")
 
-    def __init__(self, host: Host, messages_max: int, bytes_max: int, age_ms_max: int) -> None:
+    def __init__(
+        self,
+        host: Host,
+        *,
+        messages_max: int = _EVERYTHING,
+        bytes_max: int = _EVERYTHING,
+        age_ms_max: int = _EVERYTHING,
+    ) -> None:
         self._host = host
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._age_ms_max = age_ms_max
-        #: With the time at which each has come.
-        self._messages: deque[tuple[int, Message]] = deque()
+        #: With the time at which each has come, and its place.
+        self._messages: deque[tuple[int, int, Message]] = deque()
         self._bytes = 0
 
     def __bool__(self) -> bool:
         self._forget_old()
         return bool(self._messages)
 
-    def add(self, message: Message) -> None:
-        """A message is published."""
-        self._messages.append((self._host.now_ms(), message))
+    def add(self, message: Message, place: int = 0) -> None:
+        """Keep a message.
+
+        Args:
+            message: what to keep.
+            place: it stands before those of higher places, and behind all others.
+        """
+        self._messages.append((self._host.now_ms(), place, message))
         self._count(message, 1)
         self._forget_old()
         kept_max = min(self._bytes_max, self._host.options.topic_pending_bytes_max)
@@ -71,10 +87,11 @@ class TopicHistory:
             self._forget()
 
     def messages(self) -> list[Message]:
-        """What is kept, the oldest first, without what has expired."""
+        """What is kept, in its order, without what has expired."""
         self._forget_old()
         now_ms = self._host.now_ms()
-        return [message for _, message in self._messages if not 0 < message.expiration < now_ms]
+        in_order = sorted(self._messages, key=itemgetter(1))
+        return [message for *_, message in in_order if not 0 < message.expiration < now_ms]
 
     def forget(self) -> None:
         """Nothing is kept any more."""
@@ -87,7 +104,7 @@ class TopicHistory:
             self._forget()
 
     def _forget(self) -> None:
-        self._count(self._messages.popleft()[1], -1)
+        self._count(self._messages.popleft()[2], -1)
 
     def _count(self, message: Message, sign: int) -> None:
         memory, size = self._host.memory, message.size
@@ -100,12 +117,12 @@ def history_for(host: Host, policy: DestinationPolicy) -> TopicHistory | None:
     """What a topic with this policy keeps; None for nothing."""
     match policy.subscription_recovery:
         case "last_image":
-            return TopicHistory(host, 1, _EVERYTHING, _EVERYTHING)
+            return TopicHistory(host, messages_max=1)
         case "fixed_count":
-            return TopicHistory(host, policy.recovery_messages_max, _EVERYTHING, _EVERYTHING)
+            return TopicHistory(host, messages_max=policy.recovery_messages_max)
         case "fixed_size":
-            return TopicHistory(host, _EVERYTHING, policy.recovery_bytes_max, _EVERYTHING)
+            return TopicHistory(host, bytes_max=policy.recovery_bytes_max)
         case "timed":
-            return TopicHistory(host, _EVERYTHING, _EVERYTHING, policy.recovery_ms)
+            return TopicHistory(host, age_ms_max=policy.recovery_ms)
         case _:
             return None

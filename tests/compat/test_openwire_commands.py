@@ -70,9 +70,9 @@ class Scene:
         """All clients go."""
         self._stack.close()
 
-    def client(self) -> OpenWireClient:
+    def client(self, name: str | None = None) -> OpenWireClient:
         """A connection, with a session and a producer."""
-        client = OpenWireClient(self._address, f"ID:commands-{next(_numbers)}")
+        client = OpenWireClient(self._address, name or f"ID:commands-{next(_numbers)}")
         return self._stack.enter_context(client)
 
     def ask(self, client: OpenWireClient, *commands: c.BaseCommand | TextMessage) -> None:
@@ -269,6 +269,38 @@ def _browsing(*persistent: bool) -> Scenario:
     return scenario
 
 
+def left_by_a_durable_subscriber(scene: Scene) -> None:
+    """What it has not acknowledged is there for its next connection, also what is not persistent."""
+
+    def connection() -> OpenWireClient:
+        client = scene.client(f"ID:durable-{scene.topic.physical_name}")
+        client.subscribe(scene.topic, 3, subscription_name="name")
+        return client
+
+    sender = scene.client()
+    client = connection()
+    for number in range(6):
+        sender.send(scene.topic, str(number), persistent=False)
+    first, second = client.dispatch(), client.dispatch()
+    client.acknowledge(first, first)
+    assert second.message is not None
+    assert second.message.message_id is not None
+    last = second.message.message_id.broker_sequence_id
+    client.ask(c.RemoveInfo(object_id=ConnectionId(client.name), last_delivered_sequence_id=last))
+    sender.send(scene.topic, "6", persistent=False)
+    client = connection()
+    while len(scene.told) < 6:
+        dispatch = client.dispatch()
+        assert isinstance(dispatch.message, TextMessage)
+        scene.told.append((dispatch.message.text, dispatch.redelivery_counter))
+        client.acknowledge(dispatch, dispatch)
+    client.ask(c.RemoveInfo(object_id=client.consumer_id()))
+    info = c.RemoveSubscriptionInfo(
+        connection_id=ConnectionId(client.name), client_id=client.name, subscription_name="name"
+    )
+    scene.ask(client, info)
+
+
 def expired(scene: Scene) -> None:
     """What had expired when it came to a topic, and to a queue."""
     client = scene.client()
@@ -343,7 +375,7 @@ def _transaction(steps: str, *, is_distributed: bool) -> Scenario:
 
 
 def _scenarios() -> Iterator[tuple[str, Scenario]]:
-    for scenario in (unregistered, twice, sends, delivered, expired):
+    for scenario in (unregistered, twice, sends, delivered, expired, left_by_a_durable_subscriber):
         yield scenario.__name__, scenario
     for persistent in ((True,) * 4, (False,) * 4, (True, False) * 3):
         modes = "".join("P" if one else "N" for one in persistent)

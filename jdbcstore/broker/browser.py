@@ -127,6 +127,10 @@ class Browser(Consumer):
             self._end()
             self.client.browsed(self)
 
+    @property
+    def is_settled(self) -> bool:
+        return self._closed
+
     def release(self, count: int = 1) -> None:
         """The client has taken so many: show as many more."""
         self.credit += count

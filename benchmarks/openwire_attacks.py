@@ -73,7 +73,7 @@ def message(
     client: OpenWireClient, number: int, destination: Destination, body: str = "", producer: int = 1, **fields: object
 ) -> TextMessage:
     """A message that nobody waits for."""
-    producer_id = ProducerId(client.name, 1, producer)
+    producer_id = ProducerId(client.name, producer, 1)
     sent = TextMessage(
         producer_id=producer_id,
         destination=destination,
@@ -163,7 +163,7 @@ def producers(target: Target) -> None:
     """Producers without an end."""
     client = target.openwire()
     infos = (
-        c.ProducerInfo(producer_id=ProducerId(client.name, 1, n), destination=Topic(f"T.{n % 7}"), window_size=1000)
+        c.ProducerInfo(producer_id=ProducerId(client.name, n, 1), destination=Topic(f"T.{n % 7}"), window_size=1000)
         for n in range(target.times(300_000))
     )
     told(client, infos)
@@ -173,7 +173,9 @@ def producers(target: Target) -> None:
 def message_producers(target: Target) -> None:
     """A new producer for each message, of a client that comes back after failures."""
     client = target.openwire(is_fault_tolerant=True)
-    told(client, (message(client, 1, Queue("A"), producer=n) for n in range(target.times(100_000))))
+    for n in range(2, target.times(100_000)):
+        producer = c.ProducerInfo(producer_id=ProducerId(client.name, n, 1))
+        told(client, [producer, message(client, 1, Queue("A"), producer=n)])
     heard(client)
 
 

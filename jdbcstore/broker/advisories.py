@@ -2,13 +2,15 @@
 
 An advisory is a message without body whose ``dataStructure`` says what has happened: a subject of `jdbcstore.advisory`,
 which is one of ActiveMQ's commands to clients that speak OpenWire. It is made only if somebody is subscribed to its
-topic. Who subscribes to one of the first five kinds is told first what there is already.
+topic. Who subscribes to one of the first six kinds is told first what there is already. A wildcard in the
+place of the kind is told only ``MasterBroker``.
 
 All names begin with ``ActiveMQ.Advisory.``; NAME is the destination's, and stands behind ``Queue.`` or ``Topic.``.
 
 ============================== ============================================ ==========================================
 topic                          tells                                        dataStructure, and a property
 ============================== ============================================ ==========================================
+``MasterBroker``               the broker serves clients                    none
 ``TempQueue``, ``TempTopic``   a temporary destination is there, or gone    DestinationInfo (operation 0 or 1)
 ``Queue``, ``Topic``           any destination is there, or gone            the same
 ``Connection``                 a client has connected, or is gone           ConnectionInfo or RemoveInfo
@@ -60,6 +62,7 @@ from jdbcstore.primitives import Value
 
 __all__ = ["Advisories", "AdvisoryHost"]
 
+_MASTER: Final = Topic(f"{ADVISORY_PREFIX}MasterBroker")
 _TEMPORARY_QUEUES: Final = Topic(f"{ADVISORY_PREFIX}TempQueue")
 _TEMPORARY_TOPICS: Final = Topic(f"{ADVISORY_PREFIX}TempTopic")
 _QUEUES: Final = Topic(f"{ADVISORY_PREFIX}Queue")
@@ -127,6 +130,8 @@ class Advisories:
         self._producers: dict[ProducerId, ProducerSubject] = {}
         self._produced: Counter[Destination] = Counter()
         self._consumer_numbers = 0
+        #: That the broker serves clients; None until somebody is told.
+        self._master: Message | None = None
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
@@ -256,7 +261,12 @@ class Advisories:
 
     def subscribed(self, consumer: TopicConsumer) -> None:
         """Somebody has subscribed to topics: if they are of advisories, tell him what there is already."""
-        wanted = [element for element in consumer.destination.elements() if element.is_advisory]
+        elements = consumer.destination.elements()
+        if any(element.matches(_MASTER) for element in elements) and consumer.client.access.may_receive(_MASTER):
+            if self._master is None:
+                self._master = self._advisory(_MASTER, None, {})
+            consumer.publish(self._master, None)
+        wanted = [element for element in elements if _is_of_one_kind(element)]
         if wanted:
             self._host.slices.run(self._telling(consumer, wanted))
 
@@ -316,7 +326,7 @@ class Advisories:
         if not source.is_advisory:
             self._tell(_of(kind, source), make, properties)
 
-    def _advisory(self, topic: Topic, subject: _Subject, properties: _Properties) -> Message:
+    def _advisory(self, topic: Topic, subject: _Subject | None, properties: _Properties) -> Message:
         if self._producer is None:
             self._producer = ProducerId(self._host.next_connection_id(), 1, -1)
         self._count += 1
@@ -326,7 +336,8 @@ class Advisories:
             message_id=MessageId(self._producer, self._count),
             persistent=False,
             type="Advisory",
-            timestamp=self._host.now_ms(),
+            priority=0,
+            broker_in_time=self._host.now_ms(),
             data_structure=subject,
         )
         message.properties = {
@@ -358,6 +369,11 @@ class Advisories:
     def producers(self) -> int:
         """How many producers have said where they send."""
         return self._produced.total()
+
+
+def _is_of_one_kind(element: Destination) -> bool:
+    """Whether the name of a kind of advisories is written out."""
+    return element.is_advisory and element.physical_name.removeprefix(ADVISORY_PREFIX)[:1] not in (">", "*")
 
 
 def _topic_of(destination: Destination) -> Topic:

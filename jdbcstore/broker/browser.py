@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from math import inf
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeAlias
 
 from jdbcstore.broker.delivery import Consumer, Delivery, Receiver
 from jdbcstore.broker.host import Host
@@ -17,6 +17,7 @@ from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.destination import Destination
+from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Cursor, MessageStore, Page
 
@@ -38,19 +39,24 @@ class _Page:
         self.left: float = messages_max or inf
 
 
+#: A message, how often it was delivered before, and what it is shown of.
+_Shown: TypeAlias = tuple[Message, int, _Page]
+
+
 class Browser(Consumer):
     """A subscription that shows what its queue holds when it begins, and ends.
 
     What is in a store is read from there, page by page with a cursor of the browser's own, as fast as the client
     takes it. Messages that consumers hold unacknowledged are shown, too, as in ActiveMQ. What is only in memory is
-    listed at the beginning. Of each queue it shows no more than the policy's `max_browse_page_size`.
+    listed at the beginning, and shown at the end. Of each queue it shows no more than the policy's
+    `max_browse_page_size`.
 
     Args:
         broker: gives limits and the threads that read.
         client, subscription_id, destination, mode, prefetch, interest: as `Consumer`.
     """
 
-    __slots__ = ("_broker", "_closed", "_cursor", "_page_bytes", "_reading", "_ready", "_stores")
+    __slots__ = ("_broker", "_closed", "_counts", "_cursor", "_listed", "_page_bytes", "_reading", "_ready", "_stores")
 
     is_browser = True
 
@@ -71,17 +77,22 @@ class Browser(Consumer):
         self._cursor = Cursor()
         #: Stores to be read, each with the last sequence that counts.
         self._stores: deque[tuple[MessageStore, int, _Page]] = deque()
+        #: How often what is not acknowledged was delivered before, where the store may not know it.
+        self._counts: dict[MessageId, int] = {}
         #: Of the page that is being shown.
         self._page_bytes = 0
-        self._ready: deque[tuple[Message, _Page]] = deque()
+        self._ready: deque[_Shown] = deque()
+        #: What no store has.
+        self._listed: deque[_Shown] = deque()
 
     def begin(self, queues: list[Queue]) -> None:
         """Take note of what there is, and start to show it."""
         for queue in queues:
             stores = []
             page = _Page(queue.policy.max_browse_page_size)
-            self._ready.extend((message, page) for message in queue.contents.memory_only())
+            self._listed.extend((message, count, page) for message, count in queue.contents.memory_only())
             for lane in queue.lanes():
+                self._counts |= queue.contents.counts(lane)
                 if lane.holds_anything and lane.store not in stores:  # lanes of several priorities share one
                     stores.append(lane.store)
                     self._stores.append((lane.store, lane.last_sequence, page))
@@ -93,10 +104,12 @@ class Browser(Consumer):
             return
         now_ms, deadline_s = self._broker.now_ms(), perf_counter() + SLICE_S
         while self._ready and self.can_take:
-            message, page = self._ready.popleft()
+            message, redeliveries, page = self._ready.popleft()
             if page.left and not message.expired(now_ms) and self.interest.wants(message):
                 page.left -= 1
-                self.deliver(Delivery(message))
+                delivery = Delivery(message)
+                delivery.redeliveries = redeliveries
+                self.deliver(delivery)
             if perf_counter() > deadline_s:
                 self._broker.loop.call_soon(self.resume)
                 return
@@ -107,9 +120,16 @@ class Browser(Consumer):
         if self._stores:
             if self.can_take:
                 self._read(*self._stores[0])
+        elif self._listed:
+            self._ready, self._listed = self._listed, deque()
+            self.resume()
         else:
             self._end()
             self.client.browsed(self)
+
+    @property
+    def is_settled(self) -> bool:
+        return self._closed
 
     def release(self, count: int = 1) -> None:
         """The client has taken so many: show as many more."""
@@ -123,6 +143,8 @@ class Browser(Consumer):
         self.is_closed = True
         self._end()
         self._ready.clear()
+        self._listed.clear()
+        self._counts.clear()
         self._stores.clear()
         self.unacknowledged.clear()
         return iter(())
@@ -131,6 +153,10 @@ class Browser(Consumer):
         self._closed = True
         self._broker.memory.used -= self._page_bytes
         self._page_bytes = 0
+
+    def _count_of(self, message: Message) -> int:
+        known = None if message.message_id is None else self._counts.get(message.message_id)
+        return message.redelivery_counter if known is None else max(known, message.redelivery_counter)
 
     def _next_store(self) -> None:
         self._stores.popleft()
@@ -155,7 +181,7 @@ class Browser(Consumer):
             is_end = page.cursor == self._cursor or page.cursor.positions[0] >= last
             self._cursor = page.cursor
             shown = [m for m in page.messages if m.message_id is not None and m.message_id.broker_sequence_id <= last]
-            self._ready.extend((message, of) for message in shown)
+            self._ready.extend((message, self._count_of(message), of) for message in shown)
             memory.used -= self._page_bytes
             self._page_bytes = sum([message.size for message in shown])
             memory.used += self._page_bytes

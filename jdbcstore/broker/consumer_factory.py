@@ -93,7 +93,16 @@ def _consumer_for(
     if wanted.is_browser:
         return Browser(broker, client, wanted.subscription_id, destination, mode, prefetch, interest)
     if not is_queue:
-        return TopicConsumer(broker, client, wanted.subscription_id, destination, mode, prefetch, interest)
+        return TopicConsumer(
+            broker,
+            client,
+            wanted.subscription_id,
+            destination,
+            mode,
+            prefetch,
+            interest,
+            is_retroactive=wanted.is_retroactive,
+        )
     is_exclusive = wanted.is_exclusive
     if is_exclusive is None:
         is_exclusive = broker.policy_for(destination).all_consumers_exclusive_by_default

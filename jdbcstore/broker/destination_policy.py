@@ -14,10 +14,21 @@ from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["GROUP_MAPS", "DeadLetterStrategy", "DestinationPolicy", "PolicyMap", "RedeliveryPolicy", "default_policy"]
+__all__ = [
+    "GROUP_MAPS",
+    "RECOVERIES",
+    "DeadLetterStrategy",
+    "DestinationPolicy",
+    "PolicyMap",
+    "RedeliveryPolicy",
+    "default_policy",
+]
 
 #: How groups are remembered, in ActiveMQ's words: all of them, so many buckets of them, so many of them.
 GROUP_MAPS: Final = ("simple", "bucket", "cached")
+
+#: What a topic keeps for subscribers that come later.
+RECOVERIES: Final = ("none", "last_image", "fixed_count", "fixed_size", "timed")
 
 _STRATEGIES: Final = ("shared", "individual", "discarding")
 #: A year: no delay is longer, whatever it is multiplied by.
@@ -135,7 +146,11 @@ class DestinationPolicy:
         send_advisory_if_no_consumers: whether messages that are not persistent and come while nobody is subscribed are
             shown to those who listen for them.
         include_body_for_advisory: whether advisories about messages have their bodies.
-        always_retroactive: new subscribers of a topic get what it has kept.
+        always_retroactive: all new subscribers of a topic get what it has kept, whether they ask for it or not.
+        subscription_recovery: what a topic keeps for them, one of `RECOVERIES` (`jdbcstore.broker.topic_history`).
+        recovery_messages_max: of ``fixed_count``: how many messages.
+        recovery_bytes_max: of ``fixed_size``: how many bytes.
+        recovery_ms: of ``timed``: for how long.
         gc_inactive_destinations, inactive_timeout_before_gc_ms: remove destinations that are empty and unused for so
             long.
         send_duplicate_from_store_to_dlq: a duplicate in the store becomes a dead letter.
@@ -171,6 +186,10 @@ class DestinationPolicy:
     send_advisory_if_no_consumers: bool = False
     include_body_for_advisory: bool = False
     always_retroactive: bool = False
+    subscription_recovery: str = "none"
+    recovery_messages_max: int = 100
+    recovery_bytes_max: int = 64 << 10
+    recovery_ms: int = 60_000
     gc_inactive_destinations: bool = False
     inactive_timeout_before_gc_ms: int = 60_000
     send_duplicate_from_store_to_dlq: bool = False
@@ -186,6 +205,10 @@ class DestinationPolicy:
         if self.message_group_map not in GROUP_MAPS:
             raise ConfigurationError(
                 f"message_group_map must be one of {', '.join(GROUP_MAPS)}, got {self.message_group_map!r}"
+            )
+        if self.subscription_recovery not in RECOVERIES:
+            raise ConfigurationError(
+                f"subscription_recovery must be one of {', '.join(RECOVERIES)}, got {self.subscription_recovery!r}"
             )
         if self.message_groups_max < 1:
             raise ConfigurationError("message_groups_max must be at least 1, got 0")

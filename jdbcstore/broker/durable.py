@@ -20,7 +20,8 @@ creates what is not there, and only then the first page is read. The lane takes 
 moment before that call, so nothing falls between the two. The RECEIPT comes then, too.
 
 **End.** The window is forgotten, the rest is in the store. How often a message was delivered is remembered for those
-that the client gave back; they are the first again, since pages come in order.
+that the client gave back; they are the first again, since pages come in order. What no store has stays in memory for
+the next client, as far as there is room for it (`jdbcstore.broker.topic_history`); what was in the spool is lost.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.broker.topic import Topic, TopicSubscription
+from jdbcstore.broker.topic_history import TopicHistory
 from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
@@ -174,13 +176,20 @@ class DurableSubscription(TopicSubscription):
         topic: the topic; its store is open.
         consumer: who uses it.
         delivered: how often messages were delivered before, by sequence; kept up to date.
+        left: what no store has and its last client left unacknowledged; filled again when this one goes.
         spool: names the store of what does not have to survive and does not fit into memory.
     """
 
     is_shared = True
 
     def __init__(
-        self, broker: RegionHost, topic: Topic, consumer: DurableConsumer, delivered: dict[int, int], spool: QueueName
+        self,
+        broker: RegionHost,
+        topic: Topic,
+        consumer: DurableConsumer,
+        delivered: dict[int, int],
+        left: TopicHistory,
+        spool: QueueName,
     ) -> None:
         self._topic = topic
         self._key = consumer.key
@@ -188,8 +197,13 @@ class DurableSubscription(TopicSubscription):
         self._spool = spool
         self._unwanted: list[MessageId] = []
         self._timer: asyncio.TimerHandle | None = None
-        super().__init__(broker, topic.destination, DeliveryCounts(delivered))
+        self._counts = DeliveryCounts(delivered, left)
+        super().__init__(broker, topic.destination, self._counts)
         topic.subscriptions[consumer.key] = self
+        messages = left.messages()
+        left.forget()
+        for message in messages:
+            self.offer(message)
 
     def begin(self, consumer: Consumer) -> None:
         """The store has the subscription: read its messages."""
@@ -199,11 +213,19 @@ class DurableSubscription(TopicSubscription):
     def remove_consumer(self, consumer: Consumer) -> None:
         if consumer in self.consumers:
             super().remove_consumer(consumer)
+        if not self.has_ended:
+            self._leave()
         self.has_ended = True
         self._acknowledge_unwanted()
         if self._topic.subscriptions.get(self._key) is self:
             del self._topic.subscriptions[self._key]
         self.close()
+
+    def _leave(self) -> None:
+        """What no store has waits for the next client."""
+        for lane in self.contents.transient:
+            for delivery in (*self.contents.given_back(lane), *lane.window):
+                self._counts.leave(delivery)
 
     def _open_store(self) -> MessageStore:
         return SubscriptionStore(self._topic.open_store(), self._key)
@@ -305,6 +327,7 @@ class KnownSubscription:
         "delivered",
         "is_leaving",
         "key",
+        "left",
         "no_local",
         "offline_since_s",
         "selector",
@@ -327,11 +350,18 @@ class KnownSubscription:
         self.offline_since_s = now_s
         #: By topic and sequence: how often a message was delivered that was given back.
         self.delivered: dict[Destination, dict[int, int]] = {}
+        #: By topic: what no store has, and nobody has acknowledged.
+        self.left: dict[Destination, TopicHistory] = {}
 
     @property
     def is_in_use(self) -> bool:
         """Whether somebody uses it, or it is being removed."""
         return self.consumer is not None or self.is_leaving
+
+    def forget_left(self) -> None:
+        """What no store has is for nobody any more."""
+        for left in self.left.values():
+            left.forget()
 
     def is_like(self, info: SubscriptionInfo) -> bool:
         """Whether a client that asks for this goes on with what there is."""
@@ -374,6 +404,7 @@ class Durables:
                     self._remember(known)
                     if info.key in before:
                         known.delivered = before[info.key].delivered
+                        known.left = before[info.key].left
                         known.offline_since_s = before[info.key].offline_since_s
                         known.no_local = before[info.key].no_local
                 known.topics[name] = None
@@ -383,6 +414,8 @@ class Durables:
 
     def forget(self) -> None:
         """Somebody else was master in between."""
+        for known in self._known.values():
+            known.forget_left()
         self._known.clear()
         self._wildcards = Wildcards()
 
@@ -425,7 +458,9 @@ class Durables:
         is_another = known is not None and known.no_local is not None and known.no_local != no_local
         if known is None or is_another or not known.is_like(asked):
             before, known = known, KnownSubscription(asked, self._broker.loop.time())
-            known.topics.update({} if before is None else before.topics)
+            if before is not None:
+                before.forget_left()
+                known.topics.update(before.topics)
         known.no_local = no_local
         self._remember(known)
         known.consumer = consumer
@@ -466,6 +501,7 @@ class Durables:
 
     def _forget(self, known: KnownSubscription) -> None:
         del self._known[known.key]
+        known.forget_left()
         self._wildcards.discard(known.subscribed, known)
 
     def _cover(
@@ -491,7 +527,8 @@ class Durables:
         self._spools += 1
         delivered = known.delivered.setdefault(topic.destination, {})
         spool = QueueName(f"durable.{self._spools}")
-        subscription = DurableSubscription(self._broker, topic, consumer, delivered, spool)
+        left = known.left.setdefault(topic.destination, TopicHistory(self._broker))
+        subscription = DurableSubscription(self._broker, topic, consumer, delivered, left, spool)
         consumer.queues[subscription] = None
         return subscription
 

@@ -187,6 +187,8 @@ class MasterService:
         broker = self._broker
         await broker.slices.complete(self._closing_queues())
         broker.queues.clear()
+        for topic in broker.topics.values():
+            topic.forget_history()
         broker.topics.clear()
         broker.durables.forget()
         broker.in_doubt.forget()

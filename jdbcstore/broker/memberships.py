@@ -174,4 +174,4 @@ def _covers(wildcard: Destination, name: Destination) -> bool:
 def _join_topic(consumer: TopicConsumer, topic: Topic) -> None:
     if topic not in consumer.topics and consumer.client.access.may_receive(topic.destination):
         consumer.topics[topic] = None
-        topic.consumers[consumer] = None
+        topic.join(consumer)

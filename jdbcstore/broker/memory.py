@@ -100,6 +100,8 @@ class Memory:
         "bytes_max",
         "connections",
         "consumers",
+        "history",
+        "history_max",
         "kept",
         "kept_max",
         "large",
@@ -116,11 +118,14 @@ class Memory:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.messages_max = bytes_max // 2
+        self.history_max = self.messages_max // 4
         # Whatever is chosen for messages, clients can subscribe and send.
         self.kept_max = max(bytes_max // 4, _PART_LEAST)
         self.uncommitted_max = max(bytes_max // 4, _PART_LEAST)
         #: Of messages.
         self.used = 0
+        #: Of these what topics keep for subscribers that come later.
+        self.history = 0
         #: What the pages that are being read may bring.
         self.reading = 0
         self.kept = 0

@@ -11,6 +11,7 @@ from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.lane import Lane, LaneQueue
 from jdbcstore.broker.returned import Returned
+from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import PRIORITY_LEVELS, MessageStore
 
@@ -222,13 +223,21 @@ class QueueContents:
         """What was given back to a lane, also what waits for its time, in order."""
         return sorted((one for one in (*self.returned, *self.delayed) if one.lane is lane), key=_by_order)
 
-    def memory_only(self) -> list[Message]:
-        """The messages that no store has, wherever they are: with consumers, given back, in windows."""
-        found: list[Message] = []
+    def memory_only(self) -> list[tuple[Message, int]]:
+        """The messages that no store has, wherever they are: with consumers, given back, in windows; and how often each
+        was delivered before."""
+        found: list[tuple[Message, int]] = []
         for lane in reversed(self.transient):
             deliveries = [*lane.with_consumers(), *self.given_back(lane), *lane.window]
-            found += [one.message for one in deliveries if one.message is not None and not one.stored]
+            found += [
+                (one.message, one.redeliveries) for one in deliveries if one.message is not None and not one.stored
+            ]
         return found
+
+    def counts(self, lane: Lane) -> dict[MessageId, int]:
+        """How often what is with consumers, or was given back, was delivered before; the store may know less."""
+        deliveries = (*lane.with_consumers(), *self.given_back(lane))
+        return {one.message_id: one.redeliveries for one in deliveries if one.redeliveries}
 
     def take_all_back(self) -> list[Delivery]:
         """Take out everything that was given back, also what waits for its time."""

@@ -76,6 +76,8 @@ class Redelivery:
             if self._counts is not None:
                 self._counts.keep(delivery)
             if self.is_over or delivery.is_late:
+                if self._counts is not None:
+                    self._counts.leave(delivery)
                 self._contents.forget(delivery)
             elif self.is_too_often(delivery):
                 self.give_up(delivery)

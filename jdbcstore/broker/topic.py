@@ -24,6 +24,7 @@ from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.broker.subscription_request import AcknowledgeMode
+from jdbcstore.broker.topic_history import history_for
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Topic as TopicName
@@ -83,6 +84,7 @@ class TopicConsumer(Consumer):
     Args:
         broker: gives limits and the loop.
         client, subscription_id, destination, mode, prefetch, interest: as `Consumer`.
+        is_retroactive: whether it gets what its topics have kept (`jdbcstore.broker.topic_history`).
     """
 
     __slots__ = (
@@ -94,6 +96,7 @@ class TopicConsumer(Consumer):
         "_pending_bytes_max",
         "_slow_s",
         "_timer",
+        "is_retroactive",
         "topics",
     )
 
@@ -106,8 +109,11 @@ class TopicConsumer(Consumer):
         mode: AcknowledgeMode,
         prefetch: int,
         interest: Interest = EVERYTHING,
+        *,
+        is_retroactive: bool = False,
     ) -> None:
         super().__init__(client, subscription_id, destination, mode, prefetch, interest)
+        self.is_retroactive = is_retroactive
         self.topics: dict[Topic, None] = {}
         self._broker = broker
         self._pending: deque[Delivery] = deque()
@@ -277,7 +283,9 @@ class Topic:
 
     __slots__ = (
         "_broker",
+        "_history",
         "_is_advising",
+        "_is_retroactive",
         "_is_sending",
         "_publications",
         "_store",
@@ -301,7 +309,10 @@ class Topic:
         self.opening: Iterator[None] | None = None
         self.last_used_s = broker.loop.time()
         self._broker = broker
-        self._is_advising = broker.policy_for(destination).advises_arrivals
+        policy = broker.policy_for(destination)
+        self._is_advising = policy.advises_arrivals
+        self._is_retroactive = policy.always_retroactive
+        self._history = history_for(broker, policy)
         self._store: TopicMessageStore | None = None
         self._publications: deque[_Publication] = deque()
         #: Whether one of them is on its way, and has come to only some of the subscribers.
@@ -317,7 +328,15 @@ class Topic:
             or self._publications
             or self._is_sending
             or self.opening is not None
+            or self._history
         )
+
+    def join(self, consumer: TopicConsumer) -> None:
+        """A consumer takes part from now on, and gets what was kept if it wants that."""
+        self.consumers[consumer] = None
+        if self._history is not None and (consumer.is_retroactive or self._is_retroactive):
+            for message in self._history.messages():
+                consumer.publish(message, None)
 
     def open_further(self) -> bool:
         """Do one step of `opening`. Returns whether another one may follow."""
@@ -341,10 +360,16 @@ class Topic:
         return self._store
 
     def let_go(self) -> None:
-        """The object goes: nobody needs the store's object any more."""
+        """The object goes: nobody needs the store's object any more, nor what was kept."""
+        self.forget_history()
         adapter = self._broker.adapter
         if self._store is not None and isinstance(adapter, SupportsTopics):
             adapter.remove_topic_message_store(TopicName.decoded(self.destination.physical_name))
+
+    def forget_history(self) -> None:
+        """What was kept for subscribers that come later is kept no more."""
+        if self._history is not None:
+            self._history.forget()
 
     def forget_store(self) -> None:
         """The store was closed: what is known of its durable subscriptions does not count any more."""
@@ -360,13 +385,16 @@ class Topic:
         return len(self.durable) > in_use
 
     def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
-        """Give every subscriber its copy, and answer when it is safe.
+        """Give every subscriber its copy, and answer when it is safe. One that had expired when it came is for none.
 
         Args:
             message: what to publish; shared between the subscribers.
             publisher: who is held back if a subscriber cannot keep up.
             answer: told when it is stored, or at once if it need not be.
         """
+        if 0 < message.expiration < self._broker.now_ms():
+            self._broker.dead_letter_arrival(message, answer)
+            return
         if self.keeps(message):
             try:
                 completion = self.open_store().add_message(message)
@@ -462,6 +490,8 @@ class Topic:
 
     def _count(self, message: Message) -> None:
         self.published += 1
+        if self._history is not None:
+            self._history.add(message)
         if self._is_advising:
             is_attended = bool(self.consumers or self.durable)
             self._broker.advisories.arrived(message, self.destination, is_attended=is_attended)

@@ -288,7 +288,7 @@ class Operations:
         if operation.is_cancelled or operation.is_full:
             return
         if operation.is_dry_run or not operation.takes:
-            messages = queue.contents.memory_only()
+            messages = [message for message, _ in queue.contents.memory_only()]
             operation.looked += len(messages)
             chosen = [message for message in messages if operation.filter.matches(message)]
             for start in range(0, len(chosen), _COMMIT_MESSAGES):

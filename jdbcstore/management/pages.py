@@ -141,7 +141,7 @@ class Pages:
         if queue is None:
             return [], []
         stores = [store for store, _, _ in stores_of(queue)]
-        return stores, queue.contents.memory_only()
+        return stores, [message for message, _ in queue.contents.memory_only()]
 
 
 def _behind(cursor: Cursor, message: Message, *, is_prioritized: bool) -> Cursor:

@@ -76,6 +76,7 @@ class OpenWireClient:
                 fault_tolerant=is_fault_tolerant,
             )
             self.ask(info)
+            self.begin()
 
     def __enter__(self) -> Self:
         return self
@@ -85,6 +86,11 @@ class OpenWireClient:
     ) -> None:
         self._stream.close()
         self._socket.close()
+
+    def begin(self) -> None:
+        """Make the session, and the producer of `message`."""
+        self.ask(c.SessionInfo(session_id=self.session_id))
+        self.ask(c.ProducerInfo(producer_id=ProducerId(self.name, 1, 1)))
 
     def write(self, command: object) -> None:
         """Say something."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from jdbcstore import PersistenceAdapter, Queue
+from jdbcstore import Broker, PersistenceAdapter, Queue
 from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.openwire import commands as c
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.openwire_client import OpenWireClient
+from tests.broker.test_suspension import late
 
 
 def browse(client: Client, destination: str = "/queue/A", id: str = "b", **headers: str) -> list[str]:
@@ -60,7 +65,7 @@ def test_a_browser_shows_so_many_of_a_queue(
     client.publish("/queue/B", "B20")
     client.done("SEND", {"destination": "/queue/A"}, "not persistent")
     everything, few = [f"B{number}" for number in range(21)], [f"A{number}" for number in range(6)]
-    assert browse(client, "/queue/A,/queue/B") == ["not persistent", *few, *everything]
+    assert browse(client, "/queue/A,/queue/B") == [*few, "A6", *everything]
     assert browse(client, id="2", selector="n = '1'") == [f"A{number}" for number in range(1, 14, 2)]
     assert browse(client, "/queue/B", id="3") == everything
 
@@ -97,3 +102,23 @@ def test_a_browsed_message_cannot_be_refused(client: Client) -> None:
 @pytest.mark.parametrize("destination", ["/topic/T", "/queue/A.>"])
 def test_only_a_queue_can_be_browsed(client: Client, destination: str) -> None:
     assert client.request("SUBSCRIBE", {"destination": destination, "id": "b", "browser": "true"}).command == "ERROR"
+
+
+def test_a_browser_that_asks_for_each_message_waits_until_the_store_has_been_read(
+    start_broker: StartBroker,
+    brokers: list[Broker],
+    sqlite_store: PersistenceAdapter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address = start_broker(sqlite_store, bind="openwire://127.0.0.1:0")
+    with OpenWireClient(address) as client:
+        client.send(Queue("A"), "stored")
+        pull = c.MessagePull(consumer_id=client.consumer_id(), destination=Queue("A"), timeout=-1)
+        with late(brokers[0], "recover_next_messages", monkeypatch) as is_read:
+            client.ask(c.ConsumerInfo(consumer_id=client.consumer_id(), destination=Queue("A"), browser=True))
+            client.ask(pull)
+            assert is_read.wait(60)
+            time.sleep(0.1)
+        assert client.text() == "stored"
+        client.ask(pull)
+        assert client.text() is None

@@ -37,7 +37,7 @@ def visit(address: Address) -> None:
         client.error()
     with OpenWireClient(address) as jms:
         jms.ask(c.SessionInfo(session_id=jms.session_id))
-        jms.ask(c.ProducerInfo(producer_id=ProducerId(jms.name, 1, 1), destination=Queue("A")))
+        jms.ask(c.ProducerInfo(producer_id=ProducerId(jms.name, 2, 1), destination=Queue("A")))
         jms.send(Queue("A"), "by JMS")
         for number, decision in enumerate((3, 4)):
             xid = XATransactionId(1, b"global", bytes([number]))

@@ -159,6 +159,7 @@ def test_only_what_the_application_has_seen_counts_as_redelivered(
             assert message.message_id is not None
             last = message.message_id.broker_sequence_id
         client.ask(c.RemoveInfo(object_id=client.session_id, last_delivered_sequence_id=last))
+        client.ask(c.SessionInfo(session_id=client.session_id))
         client.subscribe(A, number=2)
         again = [client.dispatch() for _ in range(3)]
         assert [dispatch.redelivery_counter for dispatch in again] == counts
@@ -540,7 +541,7 @@ def test_the_parts_of_a_composite_are_counted_before_they_are_looked_at(address:
         for wrong in (
             client.message(many, "x"),
             c.ConsumerInfo(consumer_id=client.consumer_id(), destination=many, prefetch_size=1),
-            c.ProducerInfo(producer_id=ProducerId(client.name, 1, 1), destination=many),
+            c.ProducerInfo(producer_id=ProducerId(client.name, 2, 1), destination=many),
         ):
             assert "10000 destinations at once: composite_parts_max is 100" in error_of(client.ask(wrong))[1]
 
@@ -552,9 +553,8 @@ def test_a_request_that_cannot_be_done_costs_nothing_but_itself(address: Address
         wrong_ones: list[tuple[c.BaseCommand | TextMessage, str]] = [
             (c.ConsumerInfo(consumer_id=client.consumer_id(2), destination=A, selector="a b"), "InvalidSelector"),
             (c.ConsumerInfo(consumer_id=client.consumer_id(2)), "JMSException"),
-            (c.MessageAck(consumer_id=client.consumer_id(3), last_message_id=unknown), "JMSException"),
             (c.MessageAck(consumer_id=client.consumer_id(), last_message_id=unknown), "JMSException"),
-            (c.MessagePull(consumer_id=client.consumer_id(3)), "JMSException"),
+            (c.MessagePull(consumer_id=client.consumer_id(3)), "IllegalArgumentException"),
             (c.RemoveSubscriptionInfo(subscription_name="s", client_id="c"), "InvalidDestination"),
             (c.DestinationInfo(), "JMSException"),
             (TextMessage(), "JMSException"),
@@ -627,7 +627,7 @@ def test_an_acknowledgement_of_a_type_that_does_not_exist_takes_nothing_away(add
         delivery = client.dispatch()
         assert type(client.acknowledge(delivery, delivery, c.ACK_UNMATCHED)) is c.Response
         for kind in (-1, 7, 99):
-            assert "there is no type" in error_of(client.acknowledge(delivery, delivery, kind))[1]
+            assert type(client.acknowledge(delivery, delivery, kind)) is c.Response
     with OpenWireClient(address) as client:
         client.subscribe(A)
         assert client.text() == "m"

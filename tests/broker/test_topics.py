@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from jdbcstore import Broker, Topic
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from tests.broker.client import Address, Client
@@ -55,6 +59,73 @@ def test_unsubscribed_is_unsubscribed(client: Client) -> None:
     client.done("UNSUBSCRIBE", {"id": "1"})
     client.publish("/topic/T", "x")
     assert client.is_silent()
+
+
+def kept(client: Client, destination: str = "/topic/T", topic: str = "/topic/T") -> list[str]:
+    """What a new retroactive subscriber is told of what was published before."""
+    client.subscribe(destination, id="late", activemq_retroactive="true")
+    client.publish(topic, "now", persistent="true")
+    found = list(iter(lambda: client.message().text, "now"))
+    client.done("UNSUBSCRIBE", {"id": "late"})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({}, []),
+        ({"always_retroactive": True}, []),
+        ({"subscription_recovery": "last_image"}, ["4"]),
+        ({"subscription_recovery": "fixed_count", "recovery_messages_max": 3}, ["2", "3", "4"]),
+        ({"subscription_recovery": "fixed_count", "recovery_messages_max": 0}, []),
+        ({"subscription_recovery": "fixed_size", "recovery_bytes_max": 1500}, ["3", "4"]),
+        ({"subscription_recovery": "fixed_size", "recovery_bytes_max": 100}, []),
+        ({"subscription_recovery": "timed"}, ["0", "1", "2", "3", "4"]),
+    ],
+)
+@pytest.mark.parametrize("destination", ["/topic/T.a", "/topic/T.>", "/topic/*.a"])
+def test_a_topic_keeps_for_late_subscribers_what_its_policy_says(
+    start_broker: StartBroker, open_client: OpenClient, policy: dict[str, Any], expected: list[str], destination: str
+) -> None:
+    client = open_client(start_broker(policies=[DestinationPolicy(pattern=Topic(">"), **policy)]))
+    for number in range(5):
+        client.publish("/topic/T.a", str(number), persistent=str(number % 2 == 0).lower())
+    assert kept(client, destination, "/topic/T.a") == expected
+
+
+def test_what_a_topic_keeps_is_bounded_and_goes(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    policies = [
+        DestinationPolicy(pattern=Topic("T"), subscription_recovery="fixed_count"),
+        DestinationPolicy(pattern=Topic("OLD"), subscription_recovery="timed", recovery_ms=1),
+    ]
+    address = start_broker(
+        policies=policies, topic_pending_bytes_max=100_000, memory_bytes_max=1 << 20, idle_queue_timeout_s=0.1
+    )
+    client = open_client(address)
+    for number in range(20):
+        client.publish("/topic/T", str(number).ljust(20_000))
+    client.publish("/topic/OLD", "x")
+    [broker] = brokers
+    assert [text.strip() for text in kept(client)] == ["16", "17", "18", "19"]
+    client.publish("/topic/T", "x" * 200_000)
+    assert kept(client) == []
+    wait_until(lambda: Topic("OLD") not in broker.topics)
+    client.subscribe("/topic/T", id="plain")
+    client.publish("/topic/T", "then")
+    assert client.message().text == "then"
+    wait_until(lambda: broker.memory.used == broker.memory.history > 0)
+    broker.topics[Topic("T")].forget_history()
+    assert broker.memory.used == broker.memory.history == 0
+
+
+def test_an_expired_message_is_not_kept_for_anybody(start_broker: StartBroker, open_client: OpenClient) -> None:
+    policy = DestinationPolicy(pattern=Topic(">"), subscription_recovery="fixed_count")
+    client = open_client(start_broker(policies=[policy]))
+    client.publish("/topic/T", "old", expires="1")
+    client.publish("/topic/T", "young")
+    assert kept(client) == ["young"]
 
 
 def test_a_slow_subscriber_holds_its_publisher_back_and_is_disconnected(

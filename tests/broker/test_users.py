@@ -259,6 +259,7 @@ def test_a_message_says_who_has_sent_it_and_not_who_its_client_says(
                 connection_id=ConnectionId(other.name), client_id="other", user_name="joe", password="secret"
             )
         )
+        other.begin()
         message = other.message(Queue("A"), "x")
         message.user_id = "ann"
         assert type(other.ask(message)) is c.Response

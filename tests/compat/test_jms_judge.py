@@ -43,6 +43,13 @@ OTHERWISE: dict[str, dict[str, object]] = {
 
 
 #: What ActiveMq.java asks for.
+RECOVERING = [
+    DestinationPolicy(pattern=Topic("RECOVERED.COUNT.>"), subscription_recovery="fixed_count", recovery_messages_max=2),
+    DestinationPolicy(pattern=Topic("RECOVERED.SIZE.>"), subscription_recovery="fixed_size", recovery_bytes_max=10_000),
+    DestinationPolicy(pattern=Topic("RECOVERED.IMAGE.>"), subscription_recovery="last_image"),
+    DestinationPolicy(pattern=Topic("RECOVERED.TIME.>"), subscription_recovery="timed"),
+    DestinationPolicy(pattern=Topic("RECOVERED.ALWAYS.>"), subscription_recovery="last_image", always_retroactive=True),
+]
 ADVISING = [
     DestinationPolicy(
         pattern=pattern,
@@ -79,7 +86,10 @@ def urls(class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     options = BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq", statistics_support=True)
     with (
         ActiveMQ(class_path, folder, "kahadb") as activemq,
-        running(Broker(open_store(f"sqlite:///{folder}/store.db"), options, policies=ADVISING)) as (host, port),
+        running(Broker(open_store(f"sqlite:///{folder}/store.db"), options, policies=[*ADVISING, *RECOVERING])) as (
+            host,
+            port,
+        ),
     ):
         yield activemq.url, f"tcp://{host}:{port}"
 

@@ -99,10 +99,9 @@ def test_producers_are_counted_as_activemq_counts_them() -> None:
         with OpenWireClient(broker.address) as client, Client(broker.address) as other:
             other.connect()
             other.publish("/queue/BAR", "by STOMP")
-            client.ask(c.SessionInfo(session_id=client.session_id))
             for number in (1, 2):
-                client.ask(c.ProducerInfo(producer_id=ProducerId(client.name, 1, number), destination=Queue("BAR")))
-            client.ask(c.ProducerInfo(producer_id=ProducerId(client.name, 1, 3), destination=Topic("PRICES")))
+                client.ask(c.ProducerInfo(producer_id=ProducerId(client.name, 1 + number, 1), destination=Queue("BAR")))
+            client.ask(c.ProducerInfo(producer_id=ProducerId(client.name, 4, 1), destination=Topic("PRICES")))
             wait_until(lambda: read(broker, "BAR", "ProducerCount")["value"] == 2)
             total = "/api/jolokia/read/org.apache.activemq:type=Broker,brokerName=b1/TotalProducerCount"
             assert broker.visitor.get(total).json["value"] == 3

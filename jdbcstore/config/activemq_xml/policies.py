@@ -28,10 +28,25 @@ _GROUP_MAPS: Final = {
     "messageGroupHashBucketFactory": "bucket",
     "simpleMessageGroupMapFactory": "simple",
 }
+_RECOVERIES: Final = {
+    "fixedCountSubscriptionRecoveryPolicy": "fixed_count",
+    "fixedSizedSubscriptionRecoveryPolicy": "fixed_size",
+    "lastImageSubscriptionRecoveryPolicy": "last_image",
+    "noSubscriptionRecoveryPolicy": "none",
+    "timedSubscriptionRecoveryPolicy": "timed",
+}
 #: Disconnects who acknowledges late.
 _ABORT_SLOW_ACK: Final = (
     "abortSlowAckConsumerStrategy",
     "org.apache.activemq.broker.region.policy.AbortSlowAckConsumerStrategy",
+)
+#: Keeps what messages or queries say.
+_OTHER_RECOVERIES: Final = (
+    *(f"{name}SubscriptionRecoveryPolicy" for name in ("queryBased", "retainedMessage")),
+    *(
+        f"org.apache.activemq.broker.region.policy.{name}SubscriptionRecoveryPolicy"
+        for name in ("QueryBased", "RetainedMessage")
+    ),
 )
 _SIZES: Final = {"cached": "cacheSize", "bucket": "bucketCount"}
 
@@ -81,6 +96,7 @@ class _Policy:
             with self._settings.findings.errors_at(strategy.place):
                 fields["dead_letter_strategy"] = self._strategy(self._settings.only_bean(strategy))
         fields |= self._groups()
+        fields |= self._recovery()
         fields |= self._slow_consumers()
         for name, given in self._examined.of("policy").items():
             if name.endswith("_prefetch") and given.value == 0:
@@ -111,6 +127,23 @@ class _Policy:
                 fields = {name: given.value for name, given in examined.of("policy").items()}
                 fields["message_group_map"] = _GROUP_MAPS[examined.kind.name]
         return fields
+
+    def _recovery(self) -> dict[str, Any]:
+        """What a topic keeps for subscribers that come later."""
+        policy = self._examined.open.get("subscriptionRecoveryPolicy")
+        if policy is None:
+            return {}
+        with self._settings.findings.errors_at(policy.place):
+            bean = self._settings.only_bean(policy)
+            if bean.kind in _OTHER_RECOVERIES:
+                self._settings.findings.warning(
+                    bean.place, f"{bean.label} is ignored: a topic keeps nothing for subscribers that come later"
+                )
+                return {}
+            examined = self._settings.examine(bean, _RECOVERIES)
+            fields: dict[str, Any] = {name: given.value for name, given in examined.of("policy").items()}
+            return {"subscription_recovery": _RECOVERIES[examined.kind.name], **fields}
+        return {}
 
     def _slow_consumers(self) -> dict[str, Any]:
         """How long a subscriber of a topic may hold its publishers back."""

@@ -3,7 +3,7 @@
 ========== =================================================================================================
 type       what is done with the messages from the first to the last one that it names
 ========== =================================================================================================
-delivered  the application has them: the consumer may be sent as many more; counted from the oldest pending
+delivered  the application has so many as it says: the consumer may be sent as many more, never more than it holds
 poison     each is a dead letter, which tells the client's cause
 standard   they are acknowledged
 redelivered nothing: the client has given them to its application again
@@ -12,8 +12,10 @@ unmatched  nothing: the client did not want them
 expired    each is a dead letter, as expired messages are
 ========== =================================================================================================
 
-Source: ActiveMQ's MessageAck and PrefetchSubscription. What a standard acknowledgement names and is not pending any
-more is ignored, as there: the client may have closed the consumer in between.
+Source: ActiveMQ's MessageAck and PrefetchSubscription, observed. Without a first message they begin with the oldest
+pending one. A standard acknowledgement that names something that is not pending, or another number of messages than
+there are between the two, is refused, and nothing is done: the client and the broker do not mean the same messages.
+What comes for a consumer that is closed is ignored, and so is what a subscriber to topics names and does not have.
 
 A client that has lost its broker may say again what it had acknowledged in an open transaction, and others may have
 these messages now. The transaction is committed without them, as by a Java broker, and they come again. Rolled back
@@ -26,18 +28,22 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from jdbcstore.broker.client import Client
 from jdbcstore.broker.client_consumers import ClientConsumers
 from jdbcstore.broker.delivery import Consumer, Delivery
+from jdbcstore.broker.topic import TopicConsumer
 from jdbcstore.errors import ProtocolError
 from jdbcstore.openwire import commands as c
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
 from jdbcstore.transport.openwire.exceptions import cause_text
+from jdbcstore.transport.openwire.transactions import not_started
 
 __all__ = ["acknowledge", "number_of", "unseen"]
 
 log = logging.getLogger(__name__)
 
-_IGNORED_IF_UNKNOWN: Final = (c.ACK_STANDARD, c.ACK_INDIVIDUAL, c.ACK_UNMATCHED)
+#: Types for which nothing is done.
+_NOTHING: Final = (c.ACK_REDELIVERED, c.ACK_UNMATCHED)
 
 #: Above all numbers that stores give.
 _UNSTORED: Final = 1 << 62
@@ -47,12 +53,12 @@ _UNKNOWN: Final = -2
 
 
 def acknowledge(
-    consumers: ClientConsumers, names: OpenWireNames, ack: c.MessageAck, request: object, *, is_reconnected: bool
+    client: Client, names: OpenWireNames, ack: c.MessageAck, request: object, *, is_reconnected: bool
 ) -> bool:
     """Do what an acknowledgement asks for.
 
     Args:
-        consumers: the client's.
+        client: whose it is.
         names: of its deliveries.
         ack: what it says.
         request: completed when the acknowledgement has taken effect.
@@ -62,31 +68,32 @@ def acknowledge(
         Whether `request` is going to be completed; if not, everything is done.
 
     Raises:
-        ProtocolError: the client has no such consumer or no such message, or there is no such transaction or type.
+        JdbcStoreError: the client has no such messages, or there is no such transaction.
     """
-    if not c.ACK_DELIVERED <= ack.ack_type <= c.ACK_EXPIRED:
-        raise ProtocolError(f"Invalid acknowledgment: there is no type {ack.ack_type}")
+    consumers = client.consumers
     consumer = consumers.by_key.get(str(ack.consumer_id))
     if consumer is None:
-        if is_reconnected:
-            return False
-        raise ProtocolError(f"The subscription does not exist: {ack.consumer_id}")
-    deliveries = _covered(consumers, names, consumer, ack, is_reconnected=is_reconnected)
+        log.debug("acknowledgement matches nothing ack=%r", ack)
+        return False
+    transaction = None if ack.transaction_id is None else ack.transaction_id.name
+    if transaction is not None and transaction not in client.transactions:
+        raise not_started(ack.transaction_id)
+    if transaction is not None and ack.ack_type == c.ACK_POISON and not isinstance(consumer, TopicConsumer):
+        raise ProtocolError(f"Poison ack cannot be transacted: {_told(ack)}")
+    deliveries = _covered(consumers, names, consumer, ack, is_lenient=is_reconnected)
     if not deliveries:
-        if is_reconnected or ack.ack_type in _IGNORED_IF_UNKNOWN:
-            log.debug("acknowledgement matches nothing ack=%r", ack)
-            return False
-        raise ProtocolError(f"Could not correlate acknowledgment with dispatched message: {ack.last_message_id}")
+        log.debug("acknowledgement matches nothing ack=%r", ack)
+        return False
     if ack.ack_type == c.ACK_DELIVERED:
         if consumer.prefetch:
-            consumer.extend(len(deliveries))
+            count = consumer.extension + max(ack.message_count, 0)
+            consumer.extend(min(count, len(consumer.unacknowledged)))
         return False
-    if ack.ack_type in (c.ACK_REDELIVERED, c.ACK_UNMATCHED):
+    if ack.ack_type in _NOTHING:
         return False
     if ack.ack_type in (c.ACK_POISON, c.ACK_EXPIRED):
         _reject(consumers, consumer, deliveries, ack, request)
     else:
-        transaction = None if ack.transaction_id is None else ack.transaction_id.name
         consumers.acknowledge_all(consumer, deliveries, request, transaction)
     return True
 
@@ -94,8 +101,6 @@ def acknowledge(
 def _reject(
     consumers: ClientConsumers, consumer: Consumer, deliveries: list[Delivery], ack: c.MessageAck, request: object
 ) -> None:
-    if ack.transaction_id is not None:
-        raise ProtocolError(f"Poison ack cannot be transacted: {ack.last_message_id}")
     if consumer.is_browser:  # it was only shown
         consumers.acknowledge_all(consumer, deliveries, request)
         return
@@ -106,26 +111,76 @@ def _reject(
 
 
 def _covered(
-    consumers: ClientConsumers, names: OpenWireNames, consumer: Consumer, ack: c.MessageAck, *, is_reconnected: bool
+    consumers: ClientConsumers, names: OpenWireNames, consumer: Consumer, ack: c.MessageAck, *, is_lenient: bool
 ) -> list[Delivery]:
-    """The pending deliveries that an acknowledgement is about."""
-    first_id, last_id = ack.first_message_id, ack.last_message_id
+    """The pending deliveries that an acknowledgement is about; none if there is nothing to be done."""
+    is_lenient = is_lenient or isinstance(consumer, TopicConsumer)
+    kind, first_id, last_id = ack.ack_type, ack.first_message_id, ack.last_message_id
+    if not c.ACK_DELIVERED <= kind <= c.ACK_EXPIRED or kind == c.ACK_UNMATCHED:
+        if isinstance(consumer, TopicConsumer):
+            raise ProtocolError(f"Invalid acknowledgment: {_told(ack)}")
+        return []
     last = None if last_id is None else names.find(consumer, last_id, ack.destination)
-    if last is None:
-        return []
-    if ack.ack_type == c.ACK_DELIVERED:
-        return consumers.covered(consumer, None, last)
-    if ack.ack_type == c.ACK_INDIVIDUAL or (ack.message_count == 1 and first_id == last_id):
+    if kind == c.ACK_DELIVERED:  # counts all from the oldest
+        first_id = None
+    elif last is not None and (kind == c.ACK_INDIVIDUAL or (ack.message_count == 1 and first_id == last_id)):
         return [last]
-    if first_id is None:
-        return consumers.covered(consumer, None, last)
-    first = names.find(consumer, first_id, ack.destination)
-    if first is not None:
-        return consumers.covered(consumer, first, last)
-    if not is_reconnected:
+    if kind == c.ACK_INDIVIDUAL:
         return []
-    # It began in the former life, and others have the messages of that. The application has all up to the last.
-    return consumers.covered(consumer, None, last)[-ack.message_count :]
+    first = None
+    if first_id is not None:
+        first = names.find(consumer, first_id, ack.destination)
+        if first is None:
+            if not is_lenient:
+                raise _uncorrelated(ack, f"Could not find Message-ID {first_id} in dispatched-list (start of ack)")
+            if last is None:
+                return []
+            # It began in the former life, and others have the messages of that. The application has all up to the last.
+            return consumers.covered(consumer, None, last)[-ack.message_count :]
+    if last is None:
+        if not is_lenient:
+            raise _uncorrelated(ack, f"Could not find Message-ID {last_id} in dispatched-list (end of ack)")
+        return []
+    found = consumers.covered(consumer, first, last)
+    if is_lenient:
+        return found
+    if not found:  # the last one was sent before the first
+        raise _uncorrelated(ack, f"Could not find Message-ID {first_id} in dispatched-list (start of ack)")
+    if kind == c.ACK_STANDARD and len(found) != ack.message_count and ack.transaction_id is None:
+        raise _uncorrelated(
+            ack,
+            f"Expected message count ({ack.message_count}) differs from count in dispatched-list ({len(found)})",
+        )
+    return found
+
+
+def _uncorrelated(ack: c.MessageAck, why: str) -> ProtocolError:
+    """The client means other messages than it was sent."""
+    if ack.ack_type == c.ACK_STANDARD:
+        return ProtocolError(f"Unmatched acknowledge: {_told(ack)}; {why}")
+    kind = "expiration acknowledgment" if ack.ack_type == c.ACK_EXPIRED else "acknowledgment"
+    return ProtocolError(f"Could not correlate {kind} with dispatched message: {_told(ack)}")
+
+
+def _told(ack: c.MessageAck) -> str:
+    """An acknowledgement as brokers name it in their errors."""
+    said = {
+        "commandId": ack.command_id,
+        "responseRequired": str(ack.response_required).lower(),
+        "ackType": ack.ack_type,
+        "consumerId": ack.consumer_id,
+        "firstMessageId": ack.first_message_id,
+        "lastMessageId": ack.last_message_id,
+        "destination": ack.destination,
+        "transactionId": ack.transaction_id,
+        "messageCount": ack.message_count,
+        "poisonCause": cause_text(ack.poison_cause),
+    }
+    return f"MessageAck {{{', '.join(f'{name} = {_java(value)}' for name, value in said.items())}}}"
+
+
+def _java(value: object) -> str:
+    return "null" if value is None else str(value)
 
 
 def number_of(delivery: Delivery) -> int:

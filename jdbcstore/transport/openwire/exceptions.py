@@ -11,6 +11,7 @@ from jdbcstore.errors import (
     NoSuchDestination,
     NoSuchSubscription,
     OutcomeUnknown,
+    ProtocolError,
     SecurityError,
     SelectorError,
     StoreClosed,
@@ -21,7 +22,7 @@ from jdbcstore.errors import (
 )
 from jdbcstore.openwire.commands import Throwable
 
-__all__ = ["cause_text", "is_end_of_service", "throwable_of"]
+__all__ = ["JavaError", "cause_text", "is_end_of_service", "throwable_of"]
 
 #: The first one that fits. A client turns what is no JMSException into one.
 _CLASSES: Final[tuple[tuple[type[BaseException], str], ...]] = (
@@ -42,6 +43,19 @@ _TEXT_CHARACTERS_MAX: Final = 10_000
 _END: Final = (LockError, OutcomeUnknown, StoreClosed, StoreReadOnly, StoreUnavailable)
 
 
+class JavaError(ProtocolError):
+    """What a Java broker tells by an exception of this class.
+
+    Args:
+        class_name: the class's.
+        message: one sentence for the client.
+    """
+
+    def __init__(self, class_name: str, message: str) -> None:
+        super().__init__(message)
+        self.class_name = class_name
+
+
 def is_end_of_service(error: BaseException) -> bool:
     """Whether the broker ends its service with this error, so that its clients have to look for another one."""
     return isinstance(error, _END)
@@ -49,7 +63,10 @@ def is_end_of_service(error: BaseException) -> bool:
 
 def throwable_of(error: BaseException) -> Throwable:
     """An error as the exception that a Java broker would have thrown."""
-    name = next((name for kind, name in _CLASSES if isinstance(error, kind)), _OTHERS)
+    if isinstance(error, JavaError):
+        name = error.class_name
+    else:
+        name = next((name for kind, name in _CLASSES if isinstance(error, kind)), _OTHERS)
     text = str(error) if isinstance(error, JdbcStoreError) else f"{type(error).__name__}: {error}"
     if isinstance(error, NoSuchDestination):
         text = error.destination  # what its class takes for its message

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from jdbcstore.broker.client import Client
 from jdbcstore.broker.delivery import Consumer, Delivery
@@ -25,7 +25,7 @@ from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.statistics import STATISTICS_PREFIX
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
-from jdbcstore.errors import CodecError, JdbcStoreError, LockError, ProtocolError, StoreClosed
+from jdbcstore.errors import ClientIdTaken, CodecError, JdbcStoreError, LockError, ProtocolError, StoreClosed
 from jdbcstore.identifiers import (
     BrokerId,
     ConnectionId,
@@ -45,9 +45,10 @@ from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.transport.conversation import Conversation
 from jdbcstore.transport.openwire.acknowledgement import acknowledge, number_of, unseen
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
-from jdbcstore.transport.openwire.exceptions import is_end_of_service, throwable_of
+from jdbcstore.transport.openwire.exceptions import JavaError, is_end_of_service, throwable_of
+from jdbcstore.transport.openwire.registry import Registry
 from jdbcstore.transport.openwire.subscription import Subscription, subscription_request
-from jdbcstore.transport.openwire.transactions import XaRequest, handle_transaction
+from jdbcstore.transport.openwire.transactions import XaRequest, handle_transaction, not_started
 from jdbcstore.transport.wire import Wire
 from jdbcstore.version import VERSION
 
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["OpenWireSession"]
 
 log = logging.getLogger(__name__)
+
+_Id = TypeVar("_Id", ConsumerId, ProducerId, SessionId)
 
 #: What ends the broker's service, whatever the options say.
 _NOT_MASTER: Final = (LockError, StoreClosed)
@@ -81,6 +84,7 @@ _CACHE_SLOTS_LEAST: Final = 2 * FREE_SLOTS
 _CACHE_SLOT_BYTES: Final = SLOT_BYTES + 160
 
 # `DestinationInfo.operation_type`
+_ADD: Final = 0
 _REMOVE: Final = 1
 
 
@@ -120,6 +124,8 @@ class OpenWireSession(Conversation[Event]):
         #: Whether the client sends again what it has heard no answer for when it has lost its broker, and whether that
         #: has happened before this connection.
         self._is_numbered = self._is_reconnected = False
+        #: What it has made.
+        self._registry = Registry(self.client.account, None, broker.options.broker_name)
         #: Windows of producers that have one.
         self._windows: dict[ProducerId, int] = {}
         #: What is counted for the values that the client has put into its cache.
@@ -331,9 +337,7 @@ class OpenWireSession(Conversation[Event]):
         if info.connection_id is None or not info.connection_id.value:
             raise ProtocolError("a ConnectionInfo needs a connection id", fatal=True)
         if self.client.is_open:
-            if info.connection_id.value != self.client.connection_id:
-                raise ProtocolError(f"this is connection {self.client.connection_id} already")
-            self._respond(info)
+            self._connected_again(info)
             return
         if self.client.phase is Phase.LEAVING:
             self._begin_anew(info)
@@ -344,6 +348,17 @@ class OpenWireSession(Conversation[Event]):
         credentials = Credentials(info.user_name, info.password, subject_name, self._wire.is_encrypted)
         decided = partial(self._decided, info)
         self.client.open(info.client_id or None, credentials, decided, info.connection_id.value)
+
+    def _connected_again(self, info: c.ConnectionInfo) -> None:
+        """A connection that is open says who it is for the second time: its client id is taken, by itself."""
+        client_id = self.client.client_id
+        if info.connection_id != ConnectionId(self.client.connection_id):
+            raise ProtocolError(f"this is connection {self.client.connection_id} already")
+        if info.client_id is None or info.client_id != client_id:
+            self._respond(info)
+            return
+        name = self._options.broker_name
+        self._decided(info, ClientIdTaken(f"Broker: {name} - Client: {client_id} already connected from {self.peer}"))
 
     def _begin_anew(self, info: c.ConnectionInfo) -> None:
         """The client has given its connection up, and opens another one over the same socket, as pools of connections
@@ -372,6 +387,7 @@ class OpenWireSession(Conversation[Event]):
             self._end_soon()
             return
         self._is_numbered, self._is_reconnected = info.fault_tolerant, info.failover_reconnect
+        self._registry = Registry(self.client.account, self.client.connection_id, self._options.broker_name)
         self.client.producer.numbering.is_strict = False
         log.debug("client connected peer=%s id=%s", self.peer, self.client.connection_id)
         if info.manageable:
@@ -401,6 +417,7 @@ class OpenWireSession(Conversation[Event]):
         last = info.last_delivered_sequence_id
         request = info.command_id if info.response_required else None
         if isinstance(removed, ConsumerId):
+            self._unregister(self._registry.remove_consumer, removed)
             key = str(removed)
             consumer = self.client.consumers.by_key.get(key)
             if consumer is None:
@@ -414,11 +431,22 @@ class OpenWireSession(Conversation[Event]):
             self.client.leave(request, partial(self._respond, info))
         else:
             if isinstance(removed, ProducerId):
+                self._unregister(self._registry.remove_producer, removed)
                 self._windows.pop(removed, None)
                 self.client.remove_producers(removed.__eq__)
             elif isinstance(removed, SessionId):
+                self._unregister(self._registry.remove_session, removed)
                 self._remove_session(removed, last)
             self._respond(info)
+
+    def _unregister(self, remove: Callable[[_Id], None], removed: _Id) -> None:
+        """Something ends. Raises JavaError if there is no such thing, unless a client that has lost its broker may say
+        it for the second time."""
+        try:
+            remove(removed)
+        except JavaError:
+            if not self._is_reconnected:
+                raise
 
     def _remove_session(self, session_id: SessionId, last: int) -> None:
         gone = (session_id.connection_id, session_id.value)
@@ -430,22 +458,36 @@ class OpenWireSession(Conversation[Event]):
             if (consumer_id.connection_id, consumer_id.session_id) == (session_id.connection_id, session_id.value):
                 consumers.unsubscribe(key, None, unseen(consumer, last))
 
+    def _on_session(self, info: c.SessionInfo) -> None:
+        if info.session_id is None:
+            raise ProtocolError("a SessionInfo needs a session id")
+        self._registry.add_session(info.session_id)
+        self._respond(info)
+
     # -- producers ---------------------------------------------------------------------------------------------------
 
     def _on_producer(self, info: c.ProducerInfo) -> None:
-        if info.destination is not None:
-            self.client.use_destination(info.destination)
         if info.producer_id is None:
             raise ProtocolError("a ProducerInfo needs a producer id")
+        if self._registry.add_producer(info.producer_id):
+            try:
+                self._begin_producer(info, info.producer_id)
+            except JdbcStoreError:
+                self._registry.remove_producer(info.producer_id)
+                raise
+        self._respond(info)
+
+    def _begin_producer(self, info: c.ProducerInfo, producer_id: ProducerId) -> None:
+        if info.destination is not None:
+            self.client.use_destination(info.destination)
         if info.window_size > 0:
             if len(self._windows) >= _WINDOWS_MAX:
                 raise ProtocolError(f"a connection has at most {_WINDOWS_MAX} producers with a window: close one first")
-            self._windows[info.producer_id] = info.window_size
+            self._windows[producer_id] = info.window_size
         if info.destination is not None:
-            self.client.add_producer(info.producer_id, info.destination)
+            self.client.add_producer(producer_id, info.destination)
         if self._is_numbered and not self._is_reconnected:
-            self.client.introduce(info.producer_id)
-        self._respond(info)
+            self.client.introduce(producer_id)
 
     def _on_message(self, message: Message) -> None:
         memory, client = self._memory, self.client
@@ -453,6 +495,10 @@ class OpenWireSession(Conversation[Event]):
         if destination is None or message_id is None or message_id.producer_id is None:
             raise ProtocolError("a message needs a destination and a message id with a producer")
         transaction = None if message.transaction_id is None else message.transaction_id.name
+        if transaction is not None and transaction not in client.transactions:
+            raise not_started(message.transaction_id)
+        if message.producer_id not in self._registry.producers and not self._is_reconnected:
+            raise ProtocolError(f"Cannot send message to {destination} with invalid (null) producer state")
         if (memory.uncommitted > memory.uncommitted_max or memory.is_short) and not client.producer.may_send(
             is_persistent=message.persistent,
             is_temporary=destination.is_temporary,
@@ -499,14 +545,22 @@ class OpenWireSession(Conversation[Event]):
         if info.browser and not self.client.has_all_answers():
             self._again(info)  # it shows what is stored, and what was sent before is to be among that
             return
+        if not self._registry.add_consumer(info.consumer_id) and str(info.consumer_id) in self.client.consumers.by_key:
+            self._respond(info)
+            return
         subscription = Subscription(info.consumer_id, info.destination)
         wanted = subscription_request(info, subscription)
-        self.client.consumers.subscribe(wanted, info.command_id if info.response_required else None)
+        try:
+            self.client.consumers.subscribe(wanted, info.command_id if info.response_required else None)
+        except JdbcStoreError:
+            self._registry.remove_consumer(info.consumer_id)
+            raise
 
     def _on_pull(self, pull: c.MessagePull) -> None:
         consumer = self.client.consumers.by_key.get(str(pull.consumer_id))
         if consumer is None:
-            raise ProtocolError(f"The subscription does not exist: {pull.consumer_id}")
+            text = f"The subscription does not exist: {pull.consumer_id}"
+            raise JavaError("java.lang.IllegalArgumentException", text)
         self.client.consumers.pull(consumer, pull.timeout, partial(self.browsed, consumer))
         self._respond(pull)
 
@@ -525,8 +579,7 @@ class OpenWireSession(Conversation[Event]):
 
     def _on_ack(self, ack: c.MessageAck) -> None:
         request = ack.command_id if ack.response_required else None
-        consumers, is_reconnected = self.client.consumers, self._is_reconnected
-        if not acknowledge(consumers, self._names, ack, request, is_reconnected=is_reconnected):
+        if not acknowledge(self.client, self._names, ack, request, is_reconnected=self._is_reconnected):
             self._respond(ack)
 
     # -- transactions --------------------------------------------------------------------------------------------
@@ -545,6 +598,8 @@ class OpenWireSession(Conversation[Event]):
         if info.operation_type == _REMOVE and not destination.is_temporary:
             self.client.remove_destination(destination, info.command_id if info.response_required else None)
             return
+        if info.operation_type not in (_ADD, _REMOVE):
+            raise JavaError("java.io.IOException", f"Unknown operation type: {info.operation_type}")
         if destination.is_temporary:
             if info.operation_type == _REMOVE:
                 if self._broker.knows_temporary(destination):  # it may be deleted twice
@@ -559,7 +614,7 @@ class OpenWireSession(Conversation[Event]):
         Failure: _on_failure,
         c.WireFormatInfo: _on_wire_format,
         c.ConnectionInfo: _on_connection,
-        c.SessionInfo: _nothing,
+        c.SessionInfo: _on_session,
         c.ProducerInfo: _on_producer,
         c.ConsumerInfo: _on_consumer,
         c.MessageAck: _on_ack,

@@ -14,11 +14,11 @@ from typing import Final
 
 from jdbcstore.broker.client_transactions import ClientTransactions
 from jdbcstore.errors import JdbcStoreError, ProtocolError, TransactionRolledBack, UnknownTransaction, may_pass
-from jdbcstore.identifiers import XATransactionId
+from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.openwire import commands as c
-from jdbcstore.transport.openwire.exceptions import is_end_of_service, throwable_of
+from jdbcstore.transport.openwire.exceptions import JavaError, is_end_of_service, throwable_of
 
-__all__ = ["XaRequest", "handle_transaction", "xa_throwable_of"]
+__all__ = ["XaRequest", "handle_transaction", "not_started", "xa_throwable_of"]
 
 #: What XAResource.prepare answers.
 _XA_OK: Final = 0
@@ -30,6 +30,8 @@ _XAER_RMERR: Final = -3
 _XAER_NOTA: Final = -4
 _XAER_PROTO: Final = -6
 _XAER_RMFAIL: Final = -7
+
+_XA_EXCEPTION: Final = "javax.transaction.xa.XAException"
 
 
 class _Step(IntEnum):
@@ -74,6 +76,8 @@ class XaRequest:
 
 def xa_throwable_of(error: BaseException) -> c.Throwable:
     """An error as a transaction manager has to see it."""
+    if isinstance(error, JavaError):
+        return throwable_of(error)
     code = _XAER_RMERR
     if isinstance(error, UnknownTransaction):
         code = _XAER_NOTA
@@ -85,7 +89,26 @@ def xa_throwable_of(error: BaseException) -> c.Throwable:
         code = _XAER_RMFAIL  # nothing is decided: RMERR of a commit would mean that it was rolled back
     told = throwable_of(error)
     text = f"{told.message} xaErrorCode:{code}"
-    return c.Throwable(class_name="javax.transaction.xa.XAException", message=text, stack=())
+    return c.Throwable(class_name=_XA_EXCEPTION, message=text, stack=())
+
+
+def not_started(transaction_id: TransactionId | None) -> JdbcStoreError:
+    """What a client is told that sends or acknowledges in a transaction that there is not."""
+    text = f"Transaction '{transaction_id}' has not been started."
+    if isinstance(transaction_id, XATransactionId):
+        return JavaError(_XA_EXCEPTION, f"{text} xaErrorCode:{_XAER_NOTA}")
+    return ProtocolError(text)
+
+
+def _unknown(step: _Step, transaction_id: TransactionId | None) -> JdbcStoreError:
+    """What a client is told that takes a step of a transaction that there is not."""
+    if step is _Step.PREPARE:
+        return JavaError(
+            "java.lang.IllegalStateException",
+            "Cannot prepare a transaction that had not been started or previously returned XA_RDONLY:"
+            f" {transaction_id}",
+        )
+    return UnknownTransaction(f"Transaction '{transaction_id}' has not been started.")
 
 
 def handle_transaction(
@@ -113,7 +136,7 @@ def handle_transaction(
     try:
         step = _Step(info.type)
     except ValueError:
-        raise ProtocolError(f"Unknown transaction info type: {info.type}") from None
+        raise JavaError("java.io.IOException", f"Transaction info type unknown: {info.type}") from None
     if step is _Step.RECOVER:
         if info.response_required:
             say(c.DataArrayResponse(correlation_id=info.command_id, data=transactions.in_doubt()))
@@ -127,15 +150,20 @@ def _local(
     step: _Step, info: c.TransactionInfo, transactions: ClientTransactions, say: Callable[[c.Response], object]
 ) -> bool:
     name = "" if info.transaction_id is None else info.transaction_id.name
-    if step is _Step.COMMIT_ONE_PHASE:
-        return transactions.commit(name, info.command_id if info.response_required else None)
+    is_open = name in transactions
     if step is _Step.BEGIN:
-        if name not in transactions:
+        if not is_open:
             transactions.begin(name, info.transaction_id)
-    elif step is _Step.ROLL_BACK:
+    elif step is _Step.END:
+        pass
+    elif not is_open:
+        raise _unknown(step, info.transaction_id)
+    elif step in (_Step.COMMIT_ONE_PHASE, _Step.COMMIT_TWO_PHASE):
+        return transactions.commit(name, info.command_id if info.response_required else None)
+    elif step is _Step.PREPARE:
+        raise JavaError(_XA_EXCEPTION, "Prepare not implemented on Local Transactions")
+    else:
         transactions.abort(name)
-    elif step is not _Step.END:
-        raise ProtocolError(f"A local transaction has one phase: {step.name} is for distributed ones")
     if info.response_required:
         say(c.Response(correlation_id=info.command_id))
     return True
@@ -216,7 +244,7 @@ def _step(
     elif step is _Step.END:
         pass
     elif not (is_open or is_prepared):
-        raise UnknownTransaction(f"Transaction '{transaction_id}' has not been started.")
+        raise _unknown(step, transaction_id)
     elif step is _Step.PREPARE:
         if is_open and transactions.is_read_only(name):
             transactions.abort(name)
@@ -241,7 +269,7 @@ def _step(
     elif step is _Step.COMMIT_ONE_PHASE:
         return transactions.commit(name, request)
     elif step is _Step.COMMIT_TWO_PHASE:
-        raise _OutOfOrder(f"Transaction '{transaction_id}' has not been prepared.")
+        raise _OutOfOrder("Cannot do 2 phase commit if the transaction has not been prepared")
     else:
         transactions.abort(name)
     answer = request.response(None)

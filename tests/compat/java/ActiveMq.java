@@ -5,8 +5,14 @@ import java.util.Map;
 import javax.sql.DataSource;
 import org.apache.activemq.broker.BrokerPlugin;
 import org.apache.activemq.broker.BrokerService;
+import org.apache.activemq.broker.region.policy.FixedCountSubscriptionRecoveryPolicy;
+import org.apache.activemq.broker.region.policy.FixedSizedSubscriptionRecoveryPolicy;
+import org.apache.activemq.broker.region.policy.LastImageSubscriptionRecoveryPolicy;
+import org.apache.activemq.broker.region.policy.NoSubscriptionRecoveryPolicy;
 import org.apache.activemq.broker.region.policy.PolicyEntry;
 import org.apache.activemq.broker.region.policy.PolicyMap;
+import org.apache.activemq.broker.region.policy.SubscriptionRecoveryPolicy;
+import org.apache.activemq.broker.region.policy.TimedSubscriptionRecoveryPolicy;
 import org.apache.activemq.command.ActiveMQDestination;
 import org.apache.activemq.command.ActiveMQQueue;
 import org.apache.activemq.command.ActiveMQTopic;
@@ -156,8 +162,31 @@ public final class ActiveMq {
         every.setPrioritizedMessages(Boolean.parseBoolean(option("prioritized")));
         PolicyMap policy = new PolicyMap();
         policy.setDefaultEntry(every);
-        policy.setPolicyEntries(Arrays.asList(advising(new ActiveMQQueue("ADVISED.>")), advising(new ActiveMQTopic("ADVISED.>"))));
+        FixedCountSubscriptionRecoveryPolicy count = new FixedCountSubscriptionRecoveryPolicy();
+        count.setMaximumSize(2);
+        FixedSizedSubscriptionRecoveryPolicy size = new FixedSizedSubscriptionRecoveryPolicy();
+        size.setMaximumSize(10_000);
+        size.setUseSharedBuffer(false);
+        PolicyEntry always = recovering("ALWAYS", new LastImageSubscriptionRecoveryPolicy());
+        always.setAlwaysRetroactive(true);
+        policy.setPolicyEntries(Arrays.asList(
+            advising(new ActiveMQQueue("ADVISED.>")),
+            advising(new ActiveMQTopic("ADVISED.>")),
+            recovering("COUNT", count),
+            recovering("SIZE", size),
+            recovering("IMAGE", new LastImageSubscriptionRecoveryPolicy()),
+            recovering("TIME", new TimedSubscriptionRecoveryPolicy()),
+            recovering("NONE", new NoSubscriptionRecoveryPolicy()),
+            always));
         return policy;
+    }
+
+    /** What lets topics keep messages for subscribers that come later. */
+    private static PolicyEntry recovering(String kind, SubscriptionRecoveryPolicy policy) {
+        PolicyEntry entry = new PolicyEntry();
+        entry.setTopic("RECOVERED." + kind + ".>");
+        entry.setSubscriptionRecoveryPolicy(policy);
+        return entry;
     }
 
     /** What asks for all advisories that there are; those of topics have bodies. */

@@ -114,6 +114,27 @@ public final class AdvisoryJudge extends Judge {
             found.add(told(listening, 1));
             return found;
         });
+        check("several kinds at once", () -> {
+            Session session = session();
+            session.createConsumer(session.createQueue(own(".there")));
+            List<Object> found = new ArrayList<>();
+            for (String kind : new String[] {">", "*", "MasterBroker"}) {
+                MessageConsumer listening = listening(session, kind);
+                Message first = next(listening);
+                found.add(Arrays.asList(String.valueOf(first.getJMSDestination()), told(first), first.getJMSPriority(), first.getJMSTimestamp()));
+                session.createConsumer(session.createQueue(own(".new" + found.size())));
+                String one = "";
+                while (kind.length() == 1 && !one.contains(".new")) {
+                    one = told(next(listening));
+                    found.addAll(one.contains(".there") ? Arrays.asList(one) : Arrays.asList());
+                }
+                listening.close();
+            }
+            MessageConsumer listening = listening(session, "Queue");
+            Message first = next(listening);
+            found.add(Arrays.asList(first.getJMSPriority(), first.getJMSTimestamp()));
+            return found;
+        });
         check("consumers of topics", () -> {
             Session session = session();
             List<Object> found = new ArrayList<>();

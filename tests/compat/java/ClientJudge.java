@@ -61,6 +61,7 @@ public final class ClientJudge extends Judge {
         judge.browsing();
         judge.temporaries();
         judge.durables();
+        judge.recovering();
         judge.sending();
         judge.destinations();
         judge.ending();
@@ -786,6 +787,45 @@ public final class ClientJudge extends Judge {
             found.add(outcome(() -> session.createDurableSubscriber((Topic) null, "x", null, false)));
             return found;
         });
+    }
+
+    // -- what topics have kept -----------------------------------------------------------------------------------------
+
+    private void recovering() {
+        for (String kind : new String[] {"COUNT", "SIZE", "IMAGE", "TIME", "NONE", "ALWAYS"}) {
+            check("subscribers that come later, " + kind, () -> {
+                Session session = session();
+                String name = "RECOVERED." + kind + "." + own("");
+                sendNumbered(session, session.createTopic(name), 1, 4);
+                List<MessageConsumer> consumers = new ArrayList<>();
+                consumers.add(session.createConsumer(session.createTopic(name)));
+                consumers.add(session.createConsumer(session.createTopic(name + "?consumer.retroactive=true")));
+                consumers.add(session.createConsumer(session.createTopic(name + "?consumer.retroactive=true&consumer.prefetchSize=1")));
+                consumers.add(session.createConsumer(session.createTopic("RECOVERED." + kind + ".>?consumer.retroactive=true")));
+                consumers.add(session.createConsumer(session.createTopic(name + "?consumer.retroactive=true"), "number <> 4"));
+                consumers.add(session.createConsumer(session.createTopic(name + "?consumer.retroactive=true"), null, true));
+                consumers.add(session().createConsumer(session.createTopic(name + "?consumer.retroactive=true")));
+                sendNumbered(session, session.createTopic(name), 5, 5);
+                List<Object> found = new ArrayList<>();
+                for (MessageConsumer consumer : consumers) {
+                    StringBuilder numbers = new StringBuilder();
+                    for (Message message : all(consumer)) {
+                        numbers.append(message.getIntProperty("number")).append(message.getJMSRedelivered() ? "again" : "");
+                    }
+                    found.add(numbers.toString());
+                }
+                return found;
+            });
+        }
+    }
+
+    private static void sendNumbered(Session session, Topic topic, int first, int last) throws JMSException {
+        MessageProducer producer = session.createProducer(topic);
+        for (int number = first; number <= last; number++) {
+            TextMessage message = session.createTextMessage(new String(new char[3000]).replace('\0', 'x'));
+            message.setIntProperty("number", number);
+            producer.send(message, number % 2 == 0 ? DeliveryMode.PERSISTENT : DeliveryMode.NON_PERSISTENT, 4, 0);
+        }
     }
 
     // -- sending ---------------------------------------------------------------------------------------------------

@@ -774,6 +774,40 @@ def test_groups_and_consumers_of_a_policy_are_read(tmp_path: Path, inside: str, 
     assert not warnings(xml)
 
 
+@pytest.mark.parametrize(
+    ("policy", "fields"),
+    [
+        ("noSubscriptionRecoveryPolicy", {}),
+        ("lastImageSubscriptionRecoveryPolicy", {"subscription_recovery": "last_image"}),
+        ("fixedCountSubscriptionRecoveryPolicy", {"subscription_recovery": "fixed_count"}),
+        (
+            'fixedCountSubscriptionRecoveryPolicy maximumSize="7"',
+            {"subscription_recovery": "fixed_count", "recovery_messages_max": 7},
+        ),
+        (
+            'fixedSizedSubscriptionRecoveryPolicy maximumSize="7000" useSharedBuffer="false"',
+            {"subscription_recovery": "fixed_size", "recovery_bytes_max": 7000},
+        ),
+        (
+            'timedSubscriptionRecoveryPolicy recoverDuration="5000"',
+            {"subscription_recovery": "timed", "recovery_ms": 5000},
+        ),
+    ],
+)
+def test_what_a_topic_keeps_is_read(tmp_path: Path, policy: str, fields: dict[str, Any]) -> None:
+    written = f"<subscriptionRecoveryPolicy><{policy}/></subscriptionRecoveryPolicy>"
+    xml = read(tmp_path, policies(f'<policyEntry topic="A">{written}</policyEntry>'))
+    assert xml.configuration.destination_policies == (DestinationPolicy(pattern=Topic("A"), **fields),)
+    assert not warnings(xml)
+
+
+@pytest.mark.parametrize("kind", ["queryBased", "retainedMessage"])
+def test_a_topic_that_keeps_what_messages_or_queries_say_keeps_nothing(tmp_path: Path, kind: str) -> None:
+    written = f"<subscriptionRecoveryPolicy><{kind}SubscriptionRecoveryPolicy/></subscriptionRecoveryPolicy>"
+    (warning,) = warnings(read(tmp_path, policies(f'<policyEntry topic="A">{written}</policyEntry>')))
+    assert f"<{kind}SubscriptionRecoveryPolicy> is ignored" in warning
+
+
 def test_a_slow_subscriber_is_disconnected_after_the_time_of_its_strategy(tmp_path: Path) -> None:
     strategy = '<abortSlowConsumerStrategy maxSlowDuration="5000"/>'
     entry = f'<policyEntry topic="A"><slowConsumerStrategy>{strategy}</slowConsumerStrategy></policyEntry>'

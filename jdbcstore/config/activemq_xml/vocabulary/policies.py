@@ -130,7 +130,9 @@ _POLICY: Final = {
         _SLOW,
     ),
     "slowConsumerStrategy": used("abortSlowConsumerStrategy, see below; without it the broker's timeout", "none"),
-    "subscriptionRecoveryPolicy": ignored("a topic keeps nothing for subscribers that come later"),
+    "subscriptionRecoveryPolicy": used(
+        "`subscription_recovery` of the policy, see below: what a topic keeps for subscribers that come later", "none"
+    ),
     "dispatchPolicy": ignored(_DISPATCH),
     "messageGroupMapFactory": used("`message_group_map` and `message_groups_max` of the policy, see below"),
     "messageGroupMapFactoryType": used(
@@ -270,6 +272,50 @@ POLICY_KINDS: Final = (
         "Message groups: all of them are remembered, without a limit.",
         {},
         ("org.apache.activemq.broker.region.group.SimpleMessageGroupMapFactory",),
+        where="policies",
+    ),
+    Kind(
+        "fixedCountSubscriptionRecoveryPolicy",
+        "A topic keeps its last messages.",
+        {
+            "maximumSize": used(
+                "`recovery_messages_max` of the policy", "100", option="policy.recovery_messages_max", read=integer
+            )
+        },
+        (_STRATEGIES + "FixedCountSubscriptionRecoveryPolicy",),
+        where="policies",
+    ),
+    Kind(
+        "fixedSizedSubscriptionRecoveryPolicy",
+        "A topic keeps its last messages, up to a number of bytes.",
+        {
+            "maximumSize": used(
+                "`recovery_bytes_max` of the policy", "65536", option="policy.recovery_bytes_max", read=integer
+            ),
+            "useSharedBuffer": ignored("each topic keeps its own messages", "true", "false"),
+        },
+        (_STRATEGIES + "FixedSizedSubscriptionRecoveryPolicy",),
+        where="policies",
+    ),
+    Kind(
+        "timedSubscriptionRecoveryPolicy",
+        "A topic keeps the messages of the last while.",
+        {"recoverDuration": used("`recovery_ms` of the policy", "60000", option="policy.recovery_ms", read=integer)},
+        (_STRATEGIES + "TimedSubscriptionRecoveryPolicy",),
+        where="policies",
+    ),
+    Kind(
+        "lastImageSubscriptionRecoveryPolicy",
+        "A topic keeps its last message.",
+        {},
+        (_STRATEGIES + "LastImageSubscriptionRecoveryPolicy",),
+        where="policies",
+    ),
+    Kind(
+        "noSubscriptionRecoveryPolicy",
+        "A topic keeps nothing.",
+        {},
+        (_STRATEGIES + "NoSubscriptionRecoveryPolicy",),
         where="policies",
     ),
     *(

@@ -1,0 +1,418 @@
+"""Commands out of order, twice, and about what there is not: a real ActiveMQ and ours answer the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from jdbcstore import Broker, BrokerOptions, open_store, running
+from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.identifiers import (
+    ConnectionId,
+    ConsumerId,
+    LocalTransactionId,
+    MessageId,
+    ProducerId,
+    SessionId,
+    TransactionId,
+    XATransactionId,
+)
+from jdbcstore.message import TextMessage
+from jdbcstore.openwire import commands as c
+from tests.broker.client import Address
+from tests.broker.openwire_client import OpenWireClient
+from tests.compat.activemq import ActiveMQ
+
+pytestmark = pytest.mark.timeout(300)
+
+_STEPS: Final = {"b": 0, "p": 1, "o": 2, "c": 3, "r": 4, "v": 5, "f": 6, "e": 7}
+_LOCAL: Final = "p o c r f e bb bsp bsc bsoo bsrr bsf bse bsro bsor s x"
+_BRANCHES: Final = (
+    "p o c r f e bb bsep bsepp bsepo bsepcc bsepcr bseprr bseprc bsec bseoo bseor bserr bsp bspc bso bsef bep bepp bepc"
+    " bepo bepr bepf bec bef bp bee bsepe bsepbc s bsees x"
+)
+_NOBODY: Final = MessageId(ProducerId("ID:nobody", 1, 1), 99)
+_numbers = count(1)
+
+
+def told(answer: object) -> str:
+    """An answer without what is of its run."""
+    if isinstance(answer, c.ExceptionResponse | c.ConnectionError):
+        assert answer.exception is not None
+        text = re.sub(r"ID:[^\s,;:'\]]+", "ID", str(answer.exception.message))
+        text = re.sub(r"commandId = \d+|globalId=\w+", "", text)
+        return f"{answer.exception.class_name}: {text}"
+    return f"{type(answer).__name__}{f' {answer.result}' if isinstance(answer, c.IntegerResponse) else ''}"
+
+
+class Scene:
+    """What a scenario does to a broker, and hears.
+
+    Args:
+        address: the broker's.
+        name: of its destinations.
+    """
+
+    def __init__(self, address: Address, name: str) -> None:
+        self._stack = ExitStack()
+        self._address = address
+        #: What was answered.
+        self.told: list[object] = []
+        self.queue, self.topic = Queue(f"COMMANDS.{name}"), Topic(f"COMMANDS.{name}")
+
+    def close(self) -> None:
+        """All clients go."""
+        self._stack.close()
+
+    def client(self, name: str | None = None) -> OpenWireClient:
+        """A connection, with a session and a producer."""
+        client = OpenWireClient(self._address, name or f"ID:commands-{next(_numbers)}")
+        return self._stack.enter_context(client)
+
+    def ask(self, client: OpenWireClient, *commands: c.BaseCommand | TextMessage) -> None:
+        """Say something, and note what is answered."""
+        self.told += [told(client.ask(command)) for command in commands]
+
+    def say(self, client: OpenWireClient, *commands: c.BaseCommand) -> None:
+        """Say something without waiting for an answer, and note what is told all the same."""
+        for command in commands:
+            client.write(command)
+            client.ask(c.TransactionInfo(connection_id=ConnectionId(client.name), type=_STEPS["v"]))
+            self.told.append([told(one) for one in client.came if isinstance(one, c.ConnectionError)])
+            client.came.clear()
+
+    def consumer(self, destination: Destination, name: str | None = None) -> tuple[OpenWireClient, list[MessageId]]:
+        """A consumer that has got five messages, and their ids."""
+        client = self.client()
+        if not destination.is_topic:
+            self._send(client, destination)
+        client.subscribe(destination, 100, subscription_name=name)
+        if destination.is_topic:
+            self._send(client, destination)
+        ids = []
+        for _ in range(5):
+            message = client.dispatch().message
+            assert message is not None
+            assert message.message_id is not None
+            ids.append(message.message_id)
+        return client, ids
+
+    @staticmethod
+    def _send(client: OpenWireClient, destination: Destination) -> None:
+        for number in range(5):
+            client.send(destination, str(number))
+
+    def browse(self) -> None:
+        """Note what a browser shows of the queue, and how often it was delivered before."""
+        browser = self.client()
+        browser.ask(
+            c.ConsumerInfo(consumer_id=browser.consumer_id(), destination=self.queue, prefetch_size=100, browser=True)
+        )
+        shown = []
+        while (dispatch := browser.dispatch()).message is not None:
+            assert isinstance(dispatch.message, TextMessage)
+            shown.append((dispatch.message.text, dispatch.redelivery_counter))
+        self.told.append(shown)
+
+    def left(self, client: OpenWireClient) -> None:
+        """Close the consumer, and note what is in the queue."""
+        client.ask(c.RemoveInfo(object_id=client.consumer_id()))
+        other = self.client()
+        other.send(self.queue, "last")
+        other.subscribe(self.queue, 1000)
+        self.told.append(list(iter(other.text, "last")))
+
+
+Scenario = Callable[[Scene], None]
+
+
+def unregistered(scene: Scene) -> None:
+    """Sessions, consumers and producers that are not there, and twice."""
+    client = scene.client()
+    session = SessionId(client.name, 7)
+    consumer, producer = ConsumerId(client.name, 7, 1), ProducerId(client.name, 1, 7)
+    begins: list[c.BaseCommand] = [
+        c.ConsumerInfo(consumer_id=consumer, destination=scene.queue, prefetch_size=10),
+        c.ProducerInfo(producer_id=producer, destination=scene.queue),
+    ]
+    ends = [c.RemoveInfo(object_id=consumer), c.RemoveInfo(object_id=producer), c.RemoveInfo(object_id=session)]
+    scene.ask(client, *begins, *ends)
+    scene.say(client, *begins, *ends)
+    begin = c.SessionInfo(session_id=session)
+    scene.ask(client, begin, begin, *ends[:2], *begins, *begins, *ends[:2], *ends[:2], ends[2], ends[2], *begins)
+    scene.say(client, c.RemoveInfo(object_id=SessionId(client.name, -1)))
+    other = c.ConsumerInfo(consumer_id=ConsumerId("ID:nobody", 2, 1), destination=scene.queue)
+    scene.ask(client, other, c.MessagePull(consumer_id=consumer, destination=scene.queue, timeout=-1))
+
+
+def twice(scene: Scene) -> None:
+    """A consumer that is made twice is the first one, and one that is refused is none."""
+    client = scene.client()
+    first = c.ConsumerInfo(consumer_id=client.consumer_id(), destination=scene.queue, prefetch_size=10)
+    wrong = c.ConsumerInfo(consumer_id=client.consumer_id(), destination=Queue("COMMANDS.other"), selector="a b")
+    scene.ask(client, first, wrong, client.message(scene.queue, "x"))
+    scene.told.append(client.text())
+    refused = c.ConsumerInfo(consumer_id=client.consumer_id(2), destination=scene.queue, selector="a b")
+    client.ask(refused)
+    scene.ask(client, c.RemoveInfo(object_id=client.consumer_id(2)))
+    info = c.DestinationInfo(connection_id=ConnectionId(client.name), destination=Queue("COMMANDS.new"))
+    remove = c.DestinationInfo(connection_id=ConnectionId(client.name), destination=info.destination, operation_type=1)
+    unknown = c.DestinationInfo(connection_id=ConnectionId(client.name), destination=info.destination, operation_type=2)
+    scene.ask(client, info, info, remove, remove, unknown)
+
+
+def sends(scene: Scene) -> None:
+    """Messages of producers and in transactions that are not there."""
+    client = scene.client()
+    transactions = (LocalTransactionId(7, ConnectionId(client.name)), XATransactionId(7, b"g", b"nobody's"))
+    for transaction_id in transactions:
+        message = client.message(scene.queue, "x")
+        message.transaction_id = transaction_id
+        scene.ask(client, message)
+    for producer in (ProducerId("ID:nobody", 1, 1), ProducerId(client.name, 2, 1)):
+        message = client.message(scene.queue, "x")
+        message.producer_id = producer
+        scene.ask(client, message)
+    client.ask(c.RemoveInfo(object_id=client.session_id))
+    scene.ask(client, client.message(scene.queue, "x"))
+
+
+def _acknowledging(kind: int, first: int | None, last: int, number: int, *, is_begun: bool | None = None) -> Scenario:
+    """A range of 5 messages; 5 is one that nobody has sent. `is_begun`: whether its transaction, if it has one, is."""
+
+    def scenario(scene: Scene) -> None:
+        client, ids = scene.consumer(scene.queue)
+        ids.append(_NOBODY)
+        transaction = None if is_begun is None else LocalTransactionId(5, ConnectionId(client.name))
+        if is_begun:
+            client.ask(_step(client, transaction, "b"))
+        scene.ask(client, _ack(client, scene.queue, kind, None if first is None else ids[first], ids[last], number))
+        if transaction is not None:
+            ack = _ack(client, scene.queue, kind, None if first is None else ids[first], ids[last], number)
+            ack.transaction_id = transaction
+            scene.ask(client, ack)
+            if is_begun:
+                scene.ask(client, _step(client, transaction, "o"))
+        scene.left(client)
+
+    return scenario
+
+
+def _ack(
+    client: OpenWireClient, destination: Destination, kind: int, first: MessageId | None, last: MessageId, number: int
+) -> c.MessageAck:
+    return c.MessageAck(
+        destination=destination,
+        consumer_id=client.consumer_id(),
+        ack_type=kind,
+        first_message_id=first,
+        last_message_id=last,
+        message_count=number,
+    )
+
+
+def delivered(scene: Scene) -> None:
+    """How many more come when some are with the application: as many as each acknowledgement says."""
+    client = scene.client()
+    for number in range(30):
+        client.send(scene.queue, str(number))
+    client.subscribe(scene.queue, 4)
+    ids: list[MessageId] = []
+
+    def take(count: int) -> None:
+        while len(ids) < count:
+            message = client.dispatch().message
+            assert message is not None
+            assert message.message_id is not None
+            ids.append(message.message_id)
+        scene.ask(client, c.SessionInfo(session_id=client.session_id))
+        scene.told.append(sum(isinstance(one, c.MessageDispatch) for one in client.came))
+
+    take(4)
+    for kind, first, last, number, held in (
+        (c.ACK_DELIVERED, 2, 2, 1, 5),
+        (c.ACK_DELIVERED, 0, 2, 3, 8),
+        (c.ACK_STANDARD, 0, 2, 3, 8),
+        (c.ACK_DELIVERED, None, 4, 2, 10),
+        (c.ACK_INDIVIDUAL, 3, 3, 1, 10),
+        (c.ACK_STANDARD, 4, 7, 4, 12),
+    ):
+        first_id = None if first is None else ids[first]
+        scene.ask(client, _ack(client, scene.queue, kind, first_id, ids[last], number))
+        take(held)
+    scene.left(client)
+
+
+def _browsing(*persistent: bool) -> Scenario:
+    """What a browser shows of what was delivered before, and in which order: of messages that are persistent or not."""
+
+    def scenario(scene: Scene) -> None:
+        client = scene.client()
+        for number, is_persistent in enumerate(persistent):
+            client.send(scene.queue, str(number), persistent=is_persistent)
+        scene.browse()
+        client.subscribe(scene.queue, 3)
+        first, *_ = [client.dispatch().message for _ in range(3)]
+        scene.browse()
+        assert first is not None
+        assert first.message_id is not None
+        last = first.message_id.broker_sequence_id
+        client.ask(c.RemoveInfo(object_id=client.consumer_id(), last_delivered_sequence_id=last))
+        scene.browse()
+
+    return scenario
+
+
+def left_by_a_durable_subscriber(scene: Scene) -> None:
+    """What it has not acknowledged is there for its next connection, also what is not persistent."""
+
+    def connection() -> OpenWireClient:
+        client = scene.client(f"ID:durable-{scene.topic.physical_name}")
+        client.subscribe(scene.topic, 3, subscription_name="name")
+        return client
+
+    sender = scene.client()
+    client = connection()
+    for number in range(6):
+        sender.send(scene.topic, str(number), persistent=False)
+    first, second = client.dispatch(), client.dispatch()
+    client.acknowledge(first, first)
+    assert second.message is not None
+    assert second.message.message_id is not None
+    last = second.message.message_id.broker_sequence_id
+    client.ask(c.RemoveInfo(object_id=ConnectionId(client.name), last_delivered_sequence_id=last))
+    sender.send(scene.topic, "6", persistent=False)
+    client = connection()
+    while len(scene.told) < 6:
+        dispatch = client.dispatch()
+        assert isinstance(dispatch.message, TextMessage)
+        scene.told.append((dispatch.message.text, dispatch.redelivery_counter))
+        client.acknowledge(dispatch, dispatch)
+    client.ask(c.RemoveInfo(object_id=client.consumer_id()))
+    info = c.RemoveSubscriptionInfo(
+        connection_id=ConnectionId(client.name), client_id=client.name, subscription_name="name"
+    )
+    scene.ask(client, info)
+
+
+def expired(scene: Scene) -> None:
+    """What had expired when it came to a topic, and to a queue."""
+    client = scene.client()
+    subscribed = Topic(f"{scene.topic.physical_name}.SUBSCRIBED")
+    client.subscribe(subscribed)
+    mark = f"{scene.queue} {client.name} "
+    for destination in (scene.topic, subscribed, scene.queue):
+        for is_persistent in (True, False):
+            message = client.message(destination, mark + str(destination))
+            message.persistent, message.expiration = is_persistent, 1000
+            scene.ask(client, message)
+    scene.ask(client, c.SessionInfo(session_id=client.session_id))
+    scene.told.append(sum(isinstance(one, c.MessageDispatch) for one in client.came))
+    client.ask(c.RemoveInfo(object_id=client.consumer_id()))
+    dead = Queue("ActiveMQ.DLQ")
+    client.send(dead, "last")
+    client.subscribe(dead, 1000, number=2)
+    found = [text.removeprefix(mark) for text in iter(client.text, "last") if text is not None and mark in text]
+    scene.told.append(sorted(found))
+
+
+def _subscriber(kind: int, name: str | None) -> Scenario:
+    """A subscriber to a topic acknowledges twice."""
+
+    def scenario(scene: Scene) -> None:
+        client, ids = scene.consumer(scene.topic, name)
+        for first, last, number in ((None, 1, 2), (0, 2, 3), (0, 1, 2)):
+            first_id = None if first is None else ids[first]
+            scene.ask(client, _ack(client, scene.topic, kind, first_id, ids[last], number))
+
+    return scenario
+
+
+def _nobodys(kind: int) -> Scenario:
+    """A consumer that is not there acknowledges, in transactions that are not there."""
+
+    def scenario(scene: Scene) -> None:
+        client, ids = scene.consumer(scene.queue)
+        for transaction in (None, LocalTransactionId(5, ConnectionId(client.name)), XATransactionId(5, b"g", b"no")):
+            for consumer in (ConsumerId(client.name, 1, 77), ConsumerId("ID:nobody", 1, 1)):
+                ack = _ack(client, scene.queue, kind, ids[0], ids[1], 2)
+                ack.consumer_id, ack.transaction_id = consumer, transaction
+                scene.ask(client, ack)
+
+    return scenario
+
+
+def _step(client: OpenWireClient, transaction: TransactionId | None, step: str) -> c.TransactionInfo:
+    return c.TransactionInfo(
+        connection_id=ConnectionId(client.name), transaction_id=transaction, type=_STEPS.get(step, 77)
+    )
+
+
+def _transaction(steps: str, *, is_distributed: bool) -> Scenario:
+    """Steps of a transaction, ``s`` for a message that is sent in it."""
+
+    def scenario(scene: Scene) -> None:
+        client = scene.client()
+        transaction: TransactionId = LocalTransactionId(9, ConnectionId(client.name))
+        if is_distributed:
+            transaction = XATransactionId(100, client.name.encode(), b"b")
+        for step in steps:
+            if step == "s":
+                message = client.message(scene.queue, "x")
+                message.persistent, message.transaction_id = True, transaction
+                scene.ask(client, message)
+            else:
+                scene.ask(client, _step(client, transaction, step))
+        client.ask(_step(client, transaction, "r"))
+
+    return scenario
+
+
+def _scenarios() -> Iterator[tuple[str, Scenario]]:
+    for scenario in (unregistered, twice, sends, delivered, expired, left_by_a_durable_subscriber):
+        yield scenario.__name__, scenario
+    for persistent in ((True,) * 4, (False,) * 4, (True, False) * 3):
+        modes = "".join("P" if one else "N" for one in persistent)
+        yield f"browsing-{modes}", _browsing(*persistent)
+    kinds = (*range(7), 7, -1)
+    for kind in kinds:
+        for first, last, number in ((None, 2, 1), (None, 2, 3), (1, 2, 2), (1, 1, 1), (1, 1, 3), (0, 2, 2), (5, 2, 3)):
+            yield f"ack-{kind}-{first}-{last}-{number}", _acknowledging(kind, first, last, number)
+        for is_begun in (False, True):
+            yield f"ack-{kind}-transaction-{is_begun}", _acknowledging(kind, 0, 1, 2, is_begun=is_begun)
+        for name in (None, "name"):
+            yield f"ack-{kind}-subscriber-{name}", _subscriber(kind, name)
+        yield f"ack-{kind}-nobody", _nobodys(kind)
+    # Of these a real one treats all from the first on as dead letters before it finds that the last is not there.
+    for kind in (c.ACK_DELIVERED, c.ACK_STANDARD, c.ACK_REDELIVERED, c.ACK_INDIVIDUAL):
+        yield f"ack-{kind}-0-5-5", _acknowledging(kind, 0, 5, 5)
+        yield f"ack-{kind}-3-1-3", _acknowledging(kind, 3, 1, 3)
+    for steps in _BRANCHES.split():
+        yield f"branch-{steps}", _transaction(steps, is_distributed=True)
+    for steps in _LOCAL.split():
+        yield f"local-{steps}", _transaction(steps, is_distributed=False)
+
+
+def test_whatever_is_said_is_answered_as_by_a_real_one(class_path: str, tmp_path: Path) -> None:
+    broker = Broker(
+        open_store(f"sqlite:///{tmp_path}/a.db"), BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq")
+    )
+
+    def answers(address: Address) -> dict[str, list[object]]:
+        found: dict[str, list[object]] = {}
+        for name, scenario in _scenarios():
+            scene = Scene(address, name)
+            scenario(scene)
+            scene.close()
+            found[name] = scene.told
+        return found
+
+    with ActiveMQ(class_path, tmp_path, "kahadb") as activemq, running(broker) as address:
+        real, ours = answers(("127.0.0.1", activemq.openwire_port)), answers(address)
+    assert ours == real

@@ -161,7 +161,9 @@ def run(arguments: list[str]) -> int:
         click.echo(f"jdbcstore: {error}", err=True)
         return 1
     except OSError as error:
-        told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error
+        told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        if isinstance(error, FileNotFoundError) and not error.filename:  # asking where we are names no file
+            told = "the working directory has been removed: go to another one, or name the store by an absolute path"
         click.echo(f"jdbcstore: {told}", err=True)
         return 1
     except RuntimeError as error:

@@ -97,6 +97,8 @@ def store_url(text: str) -> URL:
             f"{_masked(text)!r} is a store of another package, and only a broker opens it: jdbcstore broker --url URL."
             " This is for the stores of jdbcstore itself; ask the broker of that one"
         )
+    if any("\ud800" <= character <= "\udfff" for character in text):  # what Python makes of other bytes
+        raise ConfigurationError(f"the URL {_masked(text)!a} is no UTF-8: give the file another name")
     try:
         url = make_url(_with_hosts_apart(text))
     except (ArgumentError, ValueError):

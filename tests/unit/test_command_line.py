@@ -51,6 +51,15 @@ def test_a_broker_that_gets_no_thread_says_so_in_one_line(tmp_path: Path) -> Non
     assert "jdbcstore: can't start new thread: raise the limit (ulimit -u" in done.stderr.splitlines()[-1]
 
 
+def test_a_relative_store_of_a_directory_that_is_gone_says_so(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    shell = ("sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh")
+    command = (*shell, *PROGRAM, "broker", "--url", "sqlite:///store.db", "--bind", "127.0.0.1:0")
+    done = subprocess.run(command, cwd=tmp_path / "gone", capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "jdbcstore: the working directory has been removed: go to another one" in done.stderr.splitlines()[-1]
+
+
 def test_a_running_broker_shows_no_secret(tmp_path: Path) -> None:
     url = "postgresql://joe:topsecret@127.0.0.1:1/nowhere"
     broker = BrokerProcess(url, tmp_path, "--user", "ann:hers:too", "--name", "shown", program=PROGRAM)

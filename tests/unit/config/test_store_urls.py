@@ -29,6 +29,11 @@ def test_an_at_sign_that_is_written_as_it_should_be_is_one() -> None:
     assert (url.host, url.username) == ("db", "joe@shop")
 
 
+def test_a_file_whose_name_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"b\\udcffd\.db' is no UTF-8: give the file another name"):
+        store_url("sqlite:///b\udcffd.db")
+
+
 @pytest.mark.parametrize("text", ["sqlite:///shop@home/a@b.db", "postgresql://joe:x@db/shop@home"])
 def test_an_at_sign_behind_the_host_means_nothing(text: str) -> None:
     assert str(store_url(text).database).endswith(text.rpartition("/")[2])

@@ -6,6 +6,7 @@ this one started.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -318,7 +319,7 @@ def _ports_of(pid: int) -> Iterator[int]:
     for share in range(_SHARES):
         with contextlib.suppress(OSError):
             lock.bind(f"\0jdbcstore-test-ports-{share}")
-            _LOCKS.append(lock)
+            atexit.register(lock.close)  # and keeps it
             ports = range(15_000 + share, 30_000, _SHARES)
             start = random.SystemRandom().randrange(len(ports))
             return cycle([*ports[start:], *ports[:start]])
@@ -328,7 +329,6 @@ def _ports_of(pid: int) -> Iterator[int]:
 
 #: Into how many shares the ports are cut: more than there are processes that start servers at the same time.
 _SHARES: Final = 32
-_LOCKS: Final[list[socket.socket]] = []  # until the process ends
 
 
 def free_port() -> int:

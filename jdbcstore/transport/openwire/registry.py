@@ -69,10 +69,7 @@ class Registry:
             JavaError: there is no such session.
             ProtocolError: it is too much.
         """
-        session_id = _session_of(consumer_id)
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise _not_there(f"{self._broker_name} Cannot add a consumer to a session", session_id)
+        session = self._session(consumer_id, f"{self._broker_name} Cannot add a consumer to a session")
         if consumer_id in session.consumers:
             return False
         self._account.keep(_ID_BYTES, "This consumer", "Close another one first")
@@ -81,10 +78,7 @@ class Registry:
 
     def add_producer(self, producer_id: ProducerId) -> bool:
         """A producer begins; else as `add_consumer`."""
-        session_id = _session_of(producer_id)
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise _not_there("Cannot add a producer to a session", session_id)
+        session = self._session(producer_id, "Cannot add a producer to a session")
         if producer_id in session.producers:
             return False
         self._account.keep(_ID_BYTES, "This producer", "Close another one first")
@@ -94,10 +88,7 @@ class Registry:
 
     def remove_consumer(self, consumer_id: ConsumerId) -> None:
         """A consumer ends. Raises JavaError if there is none."""
-        session_id = _session_of(consumer_id)
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise _not_there("Cannot remove a consumer from a session", session_id)
+        session = self._session(consumer_id, "Cannot remove a consumer from a session")
         if consumer_id not in session.consumers:
             raise _not_there("Cannot remove a consumer", consumer_id)
         session.consumers.remove(consumer_id)
@@ -105,10 +96,7 @@ class Registry:
 
     def remove_producer(self, producer_id: ProducerId) -> None:
         """A producer ends. Raises JavaError if there is none."""
-        session_id = _session_of(producer_id)
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise _not_there("Cannot remove a producer from a session", session_id)
+        session = self._session(producer_id, "Cannot remove a producer from a session")
         if producer_id not in session.producers:
             raise _not_there("Cannot remove a producer", producer_id)
         session.producers.remove(producer_id)
@@ -124,9 +112,13 @@ class Registry:
         count = len(session.consumers) + len(session.producers) + (session_id.value != _OWN_SESSION)
         self._account.give_up(count * _ID_BYTES)
 
-
-def _session_of(member: ConsumerId | ProducerId) -> SessionId:
-    return SessionId(member.connection_id, member.session_id)
+    def _session(self, member: ConsumerId | ProducerId, what: str) -> _Session:
+        """The session of a consumer or producer. Raises JavaError that says what cannot be done if there is none."""
+        session_id = SessionId(member.connection_id, member.session_id)
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise _not_there(what, session_id)
+        return session
 
 
 def _not_there(what: str, identity: SessionId | ConsumerId | ProducerId) -> JavaError:

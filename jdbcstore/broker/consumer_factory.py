@@ -86,36 +86,17 @@ def _check_destination(broker: ClientHost, client: Subscriber, wanted: Subscript
 def _consumer_for(
     broker: ClientHost, client: Subscriber, wanted: SubscriptionRequest, prefetch: int, *, is_queue: bool
 ) -> Consumer:
-    destination, mode = wanted.destination, wanted.mode
     if wanted.subscription_name is not None:
         return _durable_consumer(broker, client, wanted, prefetch)
-    interest = _interest(client, wanted)
+    common = (client, wanted.subscription_id, wanted.destination, wanted.mode, prefetch, _interest(client, wanted))
     if wanted.is_browser:
-        return Browser(broker, client, wanted.subscription_id, destination, mode, prefetch, interest)
+        return Browser(broker, *common)
     if not is_queue:
-        return TopicConsumer(
-            broker,
-            client,
-            wanted.subscription_id,
-            destination,
-            mode,
-            prefetch,
-            interest,
-            is_retroactive=wanted.is_retroactive,
-        )
+        return TopicConsumer(broker, *common, is_retroactive=wanted.is_retroactive)
     is_exclusive = wanted.is_exclusive
     if is_exclusive is None:
-        is_exclusive = broker.policy_for(destination).all_consumers_exclusive_by_default
-    return Consumer(
-        client,
-        wanted.subscription_id,
-        destination,
-        mode,
-        prefetch,
-        interest,
-        is_exclusive=is_exclusive,
-        priority=wanted.priority,
-    )
+        is_exclusive = broker.policy_for(wanted.destination).all_consumers_exclusive_by_default
+    return Consumer(*common, is_exclusive=is_exclusive, priority=wanted.priority)
 
 
 def _durable_consumer(

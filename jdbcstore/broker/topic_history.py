@@ -91,7 +91,7 @@ class TopicHistory:
         self._forget_old()
         now_ms = self._host.now_ms()
         in_order = sorted(self._messages, key=itemgetter(1))
-        return [message for *_, message in in_order if not 0 < message.expiration < now_ms]
+        return [message for *_, message in in_order if not message.expired(now_ms)]
 
     def forget(self) -> None:
         """Nothing is kept any more."""

@@ -42,8 +42,8 @@ __all__ = ["acknowledge", "number_of", "unseen"]
 
 log = logging.getLogger(__name__)
 
-#: Types for which nothing is done.
-_NOTHING: Final = (c.ACK_REDELIVERED, c.ACK_UNMATCHED)
+#: Types that ask for nothing but their last message.
+_OF_ONE: Final = (c.ACK_DELIVERED, c.ACK_INDIVIDUAL)
 
 #: Above all numbers that stores give.
 _UNSTORED: Final = 1 << 62
@@ -89,7 +89,7 @@ def acknowledge(
             count = consumer.extension + max(ack.message_count, 0)
             consumer.extend(min(count, len(consumer.unacknowledged)))
         return False
-    if ack.ack_type in _NOTHING:
+    if ack.ack_type == c.ACK_REDELIVERED:
         return False
     if ack.ack_type in (c.ACK_POISON, c.ACK_EXPIRED):
         _reject(consumers, consumer, deliveries, ack, request)
@@ -113,7 +113,8 @@ def _reject(
 def _covered(
     consumers: ClientConsumers, names: OpenWireNames, consumer: Consumer, ack: c.MessageAck, *, is_lenient: bool
 ) -> list[Delivery]:
-    """The pending deliveries that an acknowledgement is about; none if there is nothing to be done."""
+    """The pending deliveries that an acknowledgement is about, the last alone of one that only counts; none if there is
+    nothing to be done."""
     is_lenient = is_lenient or isinstance(consumer, TopicConsumer)
     kind, first_id, last_id = ack.ack_type, ack.first_message_id, ack.last_message_id
     if not c.ACK_DELIVERED <= kind <= c.ACK_EXPIRED or kind == c.ACK_UNMATCHED:
@@ -121,14 +122,12 @@ def _covered(
             raise ProtocolError(f"Invalid acknowledgment: {_told(ack)}")
         return []
     last = None if last_id is None else names.find(consumer, last_id, ack.destination)
-    if kind == c.ACK_DELIVERED:  # counts all from the oldest
-        first_id = None
-    elif last is not None and (kind == c.ACK_INDIVIDUAL or (ack.message_count == 1 and first_id == last_id)):
+    if last is not None and (kind in _OF_ONE or (ack.message_count == 1 and first_id == last_id)):
         return [last]
     if kind == c.ACK_INDIVIDUAL:
         return []
     first = None
-    if first_id is not None:
+    if first_id is not None and kind != c.ACK_DELIVERED:
         first = names.find(consumer, first_id, ack.destination)
         if first is None:
             if not is_lenient:

@@ -71,14 +71,15 @@ class Case(NamedTuple):
     def consumed(self) -> list[tuple[Destination, str | None]]:
         """What consumers are subscribed to, with the names of durable subscriptions."""
         queue, topic = Queue(self.name), Topic(self.name)
-        return {
+        by_kind: dict[str, list[tuple[Destination, str | None]]] = {
             "queue": [(queue, None)],
             "topic": [(topic, None)],
             "durable": [(topic, "durable"), (topic, None)],
             "queues": [(queue, None), (Queue(f"{self.name}.B"), None)],
             "both": [(queue, None), (topic, None)],
             "virtual": [(self.target[0], None), (Queue(f"Consumer.A.VirtualTopic.{self.name}"), None)],
-        }[self.kind]
+        }
+        return by_kind[self.kind]
 
 
 _KINDS: Final = ("queue", "topic", "durable", "queues", "both", "virtual")
@@ -165,7 +166,7 @@ def deliveries(address: Address, stomp: Address, case: Case) -> dict[str, object
 
 def dead_letters(address: Address) -> dict[str | None, tuple[bool, int]]:
     """By the text of each: its delivery mode, and when it expires. ActiveMQ keeps one for all parts of a composite."""
-    found = {}
+    found: dict[str | None, tuple[bool, int]] = {}
     with OpenWireClient(address) as client:
         client.send(Queue("ActiveMQ.DLQ"), "last")
         client.subscribe(Queue("ActiveMQ.DLQ"), 1000)

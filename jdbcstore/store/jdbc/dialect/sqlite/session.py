@@ -84,19 +84,25 @@ class SQLiteDialect(SQLiteStatements):
 
     @classmethod
     def for_reading(cls, url: URL) -> URL:
-        # To read, SQLite needs the index of the log beside the log. Without a log it makes both, and who may not write
-        # would leave them behind: it is opened as usual then, or as a file that nobody writes.
+        # To read, SQLite needs log and index, and makes what is not there; a connection that only reads does not
+        # remove them. So without a log it is opened as usual, or, where nothing can be written, as a file that nobody
+        # changes: whoever has it open has both.
         file = url.database or ""
-        log_file, may_write = f"{file}-wal", os.access(os.path.dirname(os.path.abspath(file)), os.W_OK)
-        if file.startswith("file:"):
+        place = os.path.realpath(file)  # where SQLite has the log of a link
+        if file.startswith("file:") or not os.access(place, os.R_OK):  # opening it tells what is the matter
             return url
-        if not (os.path.exists(log_file) and os.path.getsize(log_file)):
-            reading = {} if may_write else {"immutable": "1"}
-        elif may_write or os.path.exists(f"{file}-shm"):
+        log_file, index = f"{place}-wal", f"{place}-shm"
+        may_write = os.access(os.path.dirname(place), os.W_OK) and os.access(place, os.W_OK)
+        has_log, has_index = os.path.exists(log_file), os.path.exists(index)
+        is_in_log = has_log and os.path.getsize(log_file) > 0
+        reading = {}
+        if (may_write and is_in_log) or (not may_write and has_log and has_index):
             reading = {"mode": "ro"}
-        else:
+        elif not may_write and not is_in_log:
+            reading = {"immutable": "1"}
+        elif not may_write:
             raise StoreUnavailable(
-                f"{file} cannot be read here: what is in its log {log_file} SQLite finds with an index, {file}-shm,"
+                f"{file} cannot be read here: what is in its log {log_file} SQLite finds with an index, {index},"
                 " which is not there and cannot be made in this directory. Copy both files to where you may write"
             )
         named = {"database": f"file:{quote(file)}", "query": {**url.query, **reading, "uri": "true"}}

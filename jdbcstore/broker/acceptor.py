@@ -14,6 +14,8 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from jdbcstore.trouble import Trouble
+
 __all__ = ["Acceptor"]
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ class Acceptor:
         self._backlog_max = backlog_max
         self._arriving: set[asyncio.Task[object]] = set()
         self._retry: asyncio.TimerHandle | None = None
+        self._trouble = Trouble()
         #: One for each address that the host's name stands for.
         self.sockets: list[socket.socket] = []
 
@@ -89,16 +92,22 @@ class Acceptor:
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 accepted, _ = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            except BlockingIOError:  # nobody waits any more
+                if failures := self._trouble.is_over():
+                    log.warning("clients are accepted again failures=%d", failures)
+                return
+            except (InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 if error.errno not in _EXHAUSTED or self._retry is not None:
                     raise
-                log.warning(
-                    "cannot accept clients, trying again every %g s: raise the limit of open files error=%r",
-                    _RETRY_S,
-                    os.strerror(error.errno),
-                )
+                reason = os.strerror(error.errno)
+                if self._trouble.goes_on(reason):
+                    log.warning(
+                        "cannot accept clients, trying again every %g s: raise the limit of open files error=%r",
+                        _RETRY_S,
+                        reason,
+                    )
                 for each in self.sockets:
                     self._loop.remove_reader(each)
                 self._retry = self._loop.call_later(_RETRY_S, self._listen)

@@ -212,7 +212,7 @@ class Broker:
         )
         self.transfer, self.dead_lettered = router.transfer, router.dead_lettered
         self.dead_letter_of, self.is_for_dead_letters = router.dead_letter_of, router.is_for_dead_letters
-        self.dead_letter, self.dead_letter_arrival = router.dead_letter, router.dead_letter_arrival
+        self.dead_letter = router.dead_letter
         turns = Turns(self)
         self.awake, self.talking = turns.awake, turns.talking
         self._promise_turn, self.turn, self.say_everything = turns.promise, turns.turn, turns.say_everything

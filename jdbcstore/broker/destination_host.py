@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from jdbcstore.broker.delivery import Answer, Consumer, Delivery, DeliveryAnswer
+from jdbcstore.broker.delivery import Consumer, Delivery, DeliveryAnswer
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.redeliveries import Redeliveries
@@ -60,6 +60,3 @@ class DestinationHost(Host, Protocol):
 
     def dead_letter(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """Move a delivered message to the dead letters, in one commit, or drop it if its policy says so."""
-
-    def dead_letter_arrival(self, message: Message, answer: Answer) -> None:
-        """Keep a message as a dead letter that had expired when it arrived, or drop it."""

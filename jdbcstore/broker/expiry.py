@@ -27,6 +27,7 @@ from jdbcstore.errors import CodecError, JdbcStoreError, StoreClosed
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Expired, MessageStore, TopicMessageStore
+from jdbcstore.trouble import Trouble
 
 __all__ = ["ExpirySweep"]
 
@@ -53,6 +54,7 @@ class ExpirySweep:
         self._place = (0, 0)
         #: Messages of topics that have expired, since the broker exists; queues count their own.
         self.expired = 0
+        self._trouble = Trouble()
 
     def begin(self) -> None:
         """Clients are let in."""
@@ -74,12 +76,17 @@ class ExpirySweep:
             await asyncio.sleep(pause_s)
             try:
                 await self._round()
+                if failures := self._trouble.is_over():
+                    log.warning("the search for expired messages is done again failures=%d", failures)
             except StoreClosed:
                 return
             except JdbcStoreError as error:
-                log.warning(
-                    "the search for expired messages failed, it is done again in %g s error=%r", pause_s, str(error)
-                )
+                if self._trouble.goes_on(error):
+                    log.warning(
+                        "the search for expired messages failed, it is done again every %g s error=%r",
+                        pause_s,
+                        str(error),
+                    )
             except Exception:
                 log.exception("defect in the search for expired messages")
 

@@ -24,12 +24,16 @@ from jdbcstore.errors import CodecError, JdbcStoreError, ProtocolError, StoreClo
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Commit, SupportsIntake, TakenIn, WaitingLoad
 from jdbcstore.store.intake import START, IntakePage, IntakeStore, OutboxBell, Staged
+from jdbcstore.trouble import Trouble
 
 __all__ = ["Intake"]
 
 log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S: Final = 1.0
+#: What is taken in, as the log calls it.
+_LOADS: Final = "a bulk load"
+_OUTBOX: Final = "the outbox"
 _PAGE_MESSAGES: Final = 500
 _PAGE_BYTES: Final = 1 << 20
 
@@ -91,6 +95,7 @@ class Intake:
     def __init__(self, broker: RegionHost) -> None:
         self._broker = broker
         self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._troubles = {_LOADS: Trouble(), _OUTBOX: Trouble()}
         #: Messages that were taken in, and those that could not be, since the broker exists.
         self.taken = self.refused = 0
         #: Whether anything is taken in: not by a program that only looks at a store.
@@ -106,8 +111,8 @@ class Intake:
         if store is not None:
             create = self._broker.loop.create_task
             self._tasks = (
-                create(self._again("a bulk load", partial(self._take_in_loads, store))),
-                create(self._again("the outbox", partial(self._empty_outbox, store))),
+                create(self._again(_LOADS, partial(self._take_in_loads, store))),
+                create(self._again(_OUTBOX, partial(self._empty_outbox, store))),
             )
 
     def end(self) -> None:
@@ -121,13 +126,20 @@ class Intake:
         while True:
             try:
                 await taking_in()
+                self._goes_well(what)
             except StoreClosed:
                 return
             except JdbcStoreError as error:
-                log.warning("%s could not be taken in, trying again error=%r", what, str(error))
+                if self._troubles[what].goes_on(error):
+                    log.warning("%s could not be taken in, trying again error=%r", what, str(error))
             except Exception:
                 log.exception("defect in taking in %s", what)
             await asyncio.sleep(_LOOK_AGAIN_S)
+
+    def _goes_well(self, what: str) -> None:
+        failures = self._troubles[what].is_over()
+        if failures:
+            log.warning("%s is taken in again failures=%d", what, failures)
 
     async def _take_in_loads(self, store: IntakeStore) -> None:
         while load := await self._broker.read(store.waiting_load):
@@ -149,6 +161,7 @@ class Intake:
             while True:
                 ear.hear()
                 page = await self._broker.read(store.staged, outbox.job, START, _PAGE_MESSAGES, _PAGE_BYTES)
+                self._goes_well(_OUTBOX)
                 if page:
                     outbox = await self._commit(outbox, page)
                 else:

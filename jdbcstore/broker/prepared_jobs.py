@@ -25,6 +25,7 @@ from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Commit, Cursor, MessageStore, Page, ScheduledJob
 from jdbcstore.store.jobs import HELD_MS
+from jdbcstore.trouble import Trouble
 
 __all__ = ["PREPARED_JOBS", "PreparedJobs"]
 
@@ -54,6 +55,7 @@ class PreparedJobs:
         #: What is asked in one mastership is not answered to the next.
         self._mastership = 0
         self._is_at_work = self._is_asked = self._is_troubled = False
+        self._reading_trouble = Trouble()
         self._unanswered = 0
         #: What the store refuses as a job.
         self._refused: set[MessageId] = set()
@@ -113,9 +115,12 @@ class PreparedJobs:
             return
         error = reading.exception()
         if error is not None:
-            log.warning("prepared scheduled messages could not be read, trying again error=%r", str(error))
+            if self._reading_trouble.goes_on(error):
+                log.warning("prepared scheduled messages could not be read, trying again error=%r", str(error))
             self._rest(is_troubled=True)
             return
+        if failures := self._reading_trouble.is_over():
+            log.warning("prepared scheduled messages are read again failures=%d", failures)
         found = [one for one in reading.result().messages if one.message_id not in self._refused]
         if not found:
             self._rest(is_troubled=False)

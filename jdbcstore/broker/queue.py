@@ -179,9 +179,6 @@ class Queue:
 
     def add(self, message: Message, answer: Answer) -> None:
         """Store the message, offer it, and answer when the store has; the answer may come before this returns."""
-        if 0 < message.expiration < self._broker.now_ms():
-            self._arrived_too_late(message, answer)
-            return
         if self.is_advising:
             answer = partial(self._arrived, message, answer)
         contents = self.contents
@@ -214,10 +211,6 @@ class Queue:
     def advise(self, message: Message) -> None:
         """Those who listen to advisories are told that a message has arrived."""
         self._broker.advisories.arrived(message, self.destination, is_attended=bool(self.consumers))
-
-    def _arrived_too_late(self, message: Message, answer: Answer) -> None:
-        self.removal.expired += 1
-        self._broker.dead_letter_arrival(message, answer)
 
     def wanted(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Those messages of a page that may enter memory: all, in a queue."""

@@ -99,7 +99,7 @@ class Router:
         if not count:
             self._publish(message, publisher, answer)
         elif message.persistent:
-            self._commit(self._virtual_topics.with_copies(message), [], publisher, answer)
+            self.commit([message], [], publisher, answer)
         else:
             whole = FollowedAnswer(answer)
             copies = whole.following(self._virtual_topics.copies(message))
@@ -112,7 +112,9 @@ class Router:
         if destination is None:
             raise ValueError("a message needs a destination before it can be published")
         try:
-            if destination.is_queue:
+            if 0 < message.expiration < self._host.now_ms():
+                self._bury_arrivals([message], [], [], None, answer)
+            elif destination.is_queue:
                 self._host.queue(destination).add(message, answer)
             else:
                 self._host.topic(destination).publish(message, publisher, answer)
@@ -138,7 +140,7 @@ class Router:
         """Publish and settle several messages: all or nothing, as far as they are in the store.
 
         What is not in the store (topics, non-persistent messages) follows when the store has committed. What is to be
-        sent later is kept by the scheduler instead.
+        sent later is kept by the scheduler instead, and of what has expired its dead letter.
 
         Args:
             sends, acknowledged: what to publish and to settle.
@@ -168,6 +170,12 @@ class Router:
                 messages += self._virtual_topics.with_copies(single)
             else:
                 messages.append(single)
+        now_ms = self._host.now_ms()
+        if any(0 < message.expiration < now_ms for message in messages):
+            # What is not persistent is published behind the commit, and its copies are made then.
+            late = [message for message in messages if message.persistent and message.expired(now_ms)]
+            others = [message for message in messages if not (message.persistent and message.expired(now_ms))]
+            return self._bury_arrivals(late, others, acknowledged, publisher, answer, along, prepared)
         return self._commit(messages, acknowledged, publisher, answer, along, prepared)
 
     def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
@@ -441,16 +449,42 @@ class Router:
         store refuses, it is done the next time."""
         self._commit(dead, [], None, _log_kept, Commit(acknowledged=acknowledged))
 
-    def dead_letter_arrival(self, message: Message, answer: Answer) -> None:
-        """Keep a message as a dead letter that had expired when it arrived, or drop it if its policy says so."""
-        source = message.destination
-        moved = None if source is None else self.dead_letter_of(message, source, None)
-        if source is not None:
-            self._advise(message, source, is_dead_letter=moved is not None)
-        if moved is None:
-            answer(None)
+    def _bury_arrivals(
+        self,
+        late: Sequence[Message],
+        others: Sequence[Message],
+        acknowledged: Sequence[Delivery],
+        publisher: Publisher | None,
+        answer: Answer,
+        along: Commit = NOTHING,
+        prepared: Prepared | None = None,
+    ) -> Completion[None] | None:
+        """`_commit` with the dead letters of messages that had expired when they arrived, unless policies drop them."""
+        buried = [
+            (message, source, self.dead_letter_of(message, source, None))
+            for message in late
+            if (source := message.destination) is not None
+        ]
+        sends = [*others, *(moved for *_, moved in buried if moved is not None)]
+
+        def done(error: BaseException | None) -> None:
+            try:
+                if error is None:
+                    for message, source, moved in buried:
+                        self._note_expired_arrival(message, source, is_dead_letter=moved is not None)
+            finally:
+                answer(error)
+
+        return self._commit(sends, acknowledged, publisher, done, along, prepared)
+
+    def _note_expired_arrival(self, message: Message, source: Destination, *, is_dead_letter: bool) -> None:
+        if source.is_queue:
+            self._host.queue(source).removal.expired += 1
         else:
-            self.publish(moved, None, answer)
+            self._host.topic(source).expired += 1
+        if is_dead_letter:
+            self._count_dead(source)
+        self._advise(message, source, is_dead_letter=is_dead_letter)
 
 
 def settle(deliveries: Iterable[Delivery]) -> None:

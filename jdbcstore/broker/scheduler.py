@@ -30,6 +30,7 @@ from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
 from jdbcstore.store.jobs import HELD_MS, JobPlace
+from jdbcstore.trouble import Trouble
 
 __all__ = ["Scheduler"]
 
@@ -76,6 +77,7 @@ class Scheduler:
         self._due_ms = HELD_MS
         self._unanswered = 0
         self._is_troubled = False
+        self._reading_trouble = Trouble()
         self._count = 0
         self._producer = ProducerId("", 0, 0)
         self._sent = 0
@@ -186,11 +188,16 @@ class Scheduler:
             return
         error = reading.exception()
         if error is not None:
-            log.warning(
-                "scheduled messages could not be read, trying again in %g s error=%r", _RETRY_MS / 1000, str(error)
-            )
+            if self._reading_trouble.goes_on(error):
+                log.warning(
+                    "scheduled messages could not be read, trying again every %g s error=%r",
+                    _RETRY_MS / 1000,
+                    str(error),
+                )
             self._rest(self.now_ms() + _RETRY_MS)
             return
+        if failures := self._reading_trouble.is_over():
+            log.warning("scheduled messages are read again failures=%d", failures)
         page, next_ms = reading.result()
         self._unanswered = len(page.jobs) + len(page.unreadable)
         if not self._unanswered:

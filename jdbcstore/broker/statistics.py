@@ -212,7 +212,8 @@ _UNKNOWNS: Final[Mapping[str, Value]] = {**dict.fromkeys(_UNKNOWN, Long(0)), **d
 def _counts(region: Queue | Topic) -> dict[str, int]:
     if isinstance(region, Topic):
         consumers = len(region.consumers) + len(region.durable)
-        return {**dict.fromkeys(_COUNTED, 0), "enqueueCount": region.published, "consumerCount": consumers}
+        counted = {"enqueueCount": region.published, "expiredCount": region.expired, "consumerCount": consumers}
+        return {**dict.fromkeys(_COUNTED, 0), **counted}
     return {
         "size": region.depth,
         "enqueueCount": region.enqueued,

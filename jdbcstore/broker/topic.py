@@ -277,6 +277,8 @@ class Topic:
         destination: its name.
 
     Attributes:
+        published: messages given to subscribers, since this object exists.
+        expired: messages that had expired before that.
         opening: what remains of letting those take part who wait for such a topic; nothing is published before it is
             None. One step after another, never two at a time: `open_further`.
     """
@@ -292,6 +294,7 @@ class Topic:
         "consumers",
         "destination",
         "durable",
+        "expired",
         "last_used_s",
         "opening",
         "published",
@@ -305,7 +308,7 @@ class Topic:
         #: All durable subscriptions, and those of them that are in use.
         self.durable: set[SubscriptionKey] = set()
         self.subscriptions: dict[SubscriptionKey, TopicSubscription] = {}
-        self.published = 0
+        self.published = self.expired = 0
         self.opening: Iterator[None] | None = None
         self.last_used_s = broker.loop.time()
         self._broker = broker
@@ -385,16 +388,13 @@ class Topic:
         return len(self.durable) > in_use
 
     def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
-        """Give every subscriber its copy, and answer when it is safe. One that had expired when it came is for none.
+        """Give every subscriber its copy, and answer when it is safe.
 
         Args:
             message: what to publish; shared between the subscribers.
             publisher: who is held back if a subscriber cannot keep up.
             answer: told when it is stored, or at once if it need not be.
         """
-        if 0 < message.expiration < self._broker.now_ms():
-            self._broker.dead_letter_arrival(message, answer)
-            return
         if self.keeps(message):
             try:
                 completion = self.open_store().add_message(message)
@@ -477,16 +477,23 @@ class Topic:
 
     def _sending_one(self, publication: _Publication) -> Iterator[None]:
         message, publisher = publication.message, publication.publisher
-        self._count(message)
-        for consumer in list(self.consumers):
-            if consumer in self.consumers:
-                consumer.publish(message, publisher)
-            yield
+        if not self._has_expired(message):
+            self._count(message)
+            for consumer in list(self.consumers):
+                if consumer in self.consumers:
+                    consumer.publish(message, publisher)
+                yield
         if not publication.is_stored:
             for subscription in list(self.subscriptions.values()):
                 if not subscription.has_ended:
                     subscription.offer(message)
                 yield
+
+    def _has_expired(self, message: Message) -> bool:
+        """Whether it has expired since it came, in the store or behind others. Durable subscriptions bury it."""
+        has_expired = 0 < message.expiration < self._broker.now_ms()
+        self.expired += has_expired
+        return has_expired
 
     def _count(self, message: Message) -> None:
         self.published += 1
@@ -502,9 +509,10 @@ class Topic:
             self._advance(self._publications[0])
 
     def _send(self, message: Message, publisher: Publisher | None, *, is_stored: bool) -> None:
-        self._count(message)
-        for consumer in self.consumers:
-            consumer.publish(message, publisher)
+        if not self._has_expired(message):
+            self._count(message)
+            for consumer in self.consumers:
+                consumer.publish(message, publisher)
         if not is_stored:
             for subscription in self.subscriptions.values():
                 subscription.offer(message)

@@ -114,6 +114,7 @@ def view_of(url: str) -> PersistenceAdapter:
 
     Raises:
         ConfigurationError: as `check_url`.
+        StoreUnavailable: a SQLite file that cannot be read without being written.
     """
     check_url(url)
     if is_journal_url(url):
@@ -125,7 +126,7 @@ def view_of(url: str) -> PersistenceAdapter:
         cleanup_period_ms=0,
         virtual_topic_consumers="",
     )
-    return open_store(url, options, locker="none")
+    return open_store(url, options, locker="none", reads_only=True)
 
 
 @contextmanager

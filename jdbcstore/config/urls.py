@@ -220,15 +220,27 @@ def open_engine(text: str) -> Engine:
     return engine_for(url, options)
 
 
-def store_location(text: str) -> StoreLocation:
+def store_location(text: str, *, reads_only: bool = False) -> StoreLocation:
     """Where the SQL store of a URL is, for tools that look into its tables.
+
+    Args:
+        text: its URL.
+        reads_only: whether nothing is written, not even what a killed broker has left to be done.
 
     Raises:
         ConfigurationError: as `store_options`.
+        StoreUnavailable: it cannot be read without being written.
     """
     from jdbcstore.store.jdbc.location import StoreLocation
 
-    return StoreLocation(*store_options(text))
+    url, options = store_options(text)
+    return StoreLocation(_for_reading(url) if reads_only else url, options)
+
+
+def _for_reading(url: URL) -> URL:
+    from jdbcstore.store.jdbc.dialect import dialect_for
+
+    return dialect_for(url.get_backend_name()).for_reading(url)
 
 
 def open_store(
@@ -237,6 +249,7 @@ def open_store(
     *,
     locker: str | None = None,
     must_exist: bool = False,
+    reads_only: bool = False,
 ) -> PersistenceAdapter:
     """The store that a URL names, not started yet.
 
@@ -249,6 +262,7 @@ def open_store(
         locker: `JdbcOptions.locker`, whatever the URL and the options say: ``none`` to look into a store beside its
             broker.
         must_exist: of a SQL store: refuse at the start a database without a store's tables, it may be somebody else's.
+        reads_only: of a SQL store: as `store_location`.
 
     Raises:
         ConfigurationError: the URL is wrong or its driver is not installed, or a directory is another store's.
@@ -266,7 +280,7 @@ def open_store(
         jdbc = replace(jdbc, locker=locker)
     if (file := store_file(url)) is not None:
         make_directory(file.parent)
-    return JdbcPersistenceAdapter(url, jdbc, must_exist=must_exist)
+    return JdbcPersistenceAdapter(_for_reading(url) if reads_only else url, jdbc, must_exist=must_exist)
 
 
 def _open_journal(text: str, options: KahaDBOptions | None, locker: str | None) -> PersistenceAdapter:

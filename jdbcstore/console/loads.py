@@ -95,7 +95,7 @@ def abort(url: str, job: str) -> None:
 @contextmanager
 def _loads(url: str) -> Iterator[Loads]:
     check_url(url)
-    with opened(store_location(url)) as store:
+    with opened(store_location(url, reads_only=True)) as store:
         found = Loads(store.connection, store.dialect, store.location.options.table_names)
         found.require_tables()
         yield found

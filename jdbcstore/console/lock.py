@@ -155,7 +155,7 @@ def release(url: str, holder: str, yes: bool) -> None:
             f" 'jdbcstore lock status {url}', and end that process"
         )
     store_location(url).options.require_primary("who clears a lease")
-    with _looking(url) as look:
+    with _looking(url, reads_only=False) as look:
         report = look.report()
         if report.holder != holder:
             raise JdbcStoreError(f"nothing was done: the lock is not {holder}'s. {' '.join(report.lines)}")
@@ -169,7 +169,7 @@ def release(url: str, holder: str, yes: bool) -> None:
 
 
 def _database_report(url: str) -> LockReport:
-    with _looking(url) as look:
+    with _looking(url, reads_only=True) as look:
         return look.report()
 
 
@@ -234,8 +234,8 @@ class _Look:
 
 
 @contextmanager
-def _looking(url: str) -> Iterator[_Look]:
+def _looking(url: str, *, reads_only: bool) -> Iterator[_Look]:
     """Look into the store at a URL."""
     check_url(url)
-    with opened(store_location(url)) as store:
+    with opened(store_location(url, reads_only=reads_only)) as store:
         yield _Look(store)

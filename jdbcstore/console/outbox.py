@@ -35,7 +35,7 @@ def list_(url: str, as_json: bool) -> None:
     Example:
         jdbcstore outbox list postgresql://user:secret@db/shop
     """
-    with _refused(url) as refused:
+    with _refused(url, reads_only=True) as refused:
         print_rows(
             refused,
             as_json=as_json,
@@ -88,7 +88,7 @@ def _decide(
 ) -> None:
     if is_all == bool(ids):
         raise click.UsageError("say which messages by their ids, or --all")
-    with _refused(url) as refused:
+    with _refused(url, reads_only=False) as refused:
         changed = decide(refused, None if is_all else frozenset(ids))
     for id in changed:
         click.echo(f"{id} is {outcome}")
@@ -102,9 +102,9 @@ def _decide(
 
 
 @contextmanager
-def _refused(url: str) -> Iterator[RefusedMessages]:
+def _refused(url: str, *, reads_only: bool) -> Iterator[RefusedMessages]:
     check_url(url)
-    with opened(store_location(url)) as store:
+    with opened(store_location(url, reads_only=reads_only)) as store:
         yield RefusedMessages(store)
 
 

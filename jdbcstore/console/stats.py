@@ -118,7 +118,7 @@ def _counted_in_directory(adapter: _Directory) -> list[tuple[str, int, int]]:
 
 def _counted_rows(url: str) -> list[tuple[str, int, int]]:
     """The same of a SQL store."""
-    with opened(store_location(url)) as store:
+    with opened(store_location(url, reads_only=True)) as store:
         statements = store.bytewise_statements
         rows = store.connection.execute(
             text(

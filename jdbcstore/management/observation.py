@@ -298,6 +298,7 @@ class Observation:
             producers=self._broker.count_producers(name),
             subscriptions=len(topic.durable),
             enqueued=topic.published,
+            expired=topic.expired,
             dead_lettered=self._broker.dead_lettered[name],
             rate_in=seen.rate_in,
             is_temporary=name.is_temporary,

@@ -16,6 +16,7 @@ from jdbcstore.addresses import SCHEMES
 from jdbcstore.broker.acceptor import Acceptor
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.tls import TlsOptions
+from jdbcstore.trouble import Trouble
 from tests.broker.client import Client
 from tests.certificates import Identity
 
@@ -29,7 +30,20 @@ class Greeter(asyncio.Protocol):
         transport.close()
 
 
-def test_without_a_free_file_clients_wait_until_there_is_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_free_file_clients_wait_until_there_is_one_and_it_is_said_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jdbcstore.broker.acceptor._RETRY_S", 0.01)
+    refusals = 0
+    goes_on = Trouble.goes_on
+
+    def refused(trouble: Trouble, reason: object) -> bool:
+        nonlocal refusals
+        refusals += 1
+        return goes_on(trouble, reason)
+
+    monkeypatch.setattr(Trouble, "goes_on", refused)
+
     async def live() -> bytes:
         loop = asyncio.get_running_loop()
         acceptor = Acceptor(loop, Greeter, 8)
@@ -39,7 +53,7 @@ def test_without_a_free_file_clients_wait_until_there_is_one(caplog: pytest.LogC
             os.close(lowest := os.dup(0))
             resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
             try:
-                while not caplog.records:
+                while refusals < 3:
                     await asyncio.sleep(0.01)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -49,7 +63,10 @@ def test_without_a_free_file_clients_wait_until_there_is_one(caplog: pytest.LogC
         return word
 
     assert asyncio.run(live()) == b"hello"
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [record.msg.partition(",")[0].partition(" failures")[0] for record in caplog.records] == [
+        "cannot accept clients",
+        "clients are accepted again",
+    ]
 
 
 def test_one_of_two_addresses_that_is_taken_frees_the_other(monkeypatch: pytest.MonkeyPatch) -> None:

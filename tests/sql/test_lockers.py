@@ -6,6 +6,7 @@ import io
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +33,7 @@ from jdbcstore.errors import (
     LockHeld,
     OutcomeUnknown,
     SchemaMismatch,
+    StoreError,
     TransientStoreError,
 )
 from jdbcstore.identifiers import MessageId
@@ -517,6 +519,30 @@ def test_a_script_that_was_killed_can_be_started_again_at_once(brokers: Brokers)
         running.wait(WAIT_S)
     with open_store(brokers.url) as again:
         assert again.destinations() == set()
+
+
+def test_that_the_master_is_dead_is_said_once_however_often_taking_over_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    with opened(url) as brokers:
+        for term in (1, 2):
+            with master_process(url) as running:
+                running.kill()
+                running.wait(WAIT_S)
+            with closing(sqlite3.connect(tmp_path / "a.db")) as database:
+                database.execute(
+                    "CREATE TRIGGER full BEFORE UPDATE ON ACTIVEMQ_LOCK BEGIN SELECT RAISE(FAIL, 'no room'); END"
+                )
+            new = brokers.new()
+            for _ in range(3):
+                with pytest.raises(StoreError, match="no room"):
+                    new.locker().acquire()
+            assert caplog.text.count("the process of the master has ended") == term
+            with closing(sqlite3.connect(tmp_path / "a.db")) as database:
+                database.execute("DROP TRIGGER full")
+            assert new.locker().acquire() is not None
+            new.locker().release()
 
 
 def test_a_master_that_is_stopped_is_waited_for(brokers: Brokers) -> None:

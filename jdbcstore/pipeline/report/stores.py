@@ -30,7 +30,7 @@ def counting(url: str) -> Iterator[tuple[Connection, Statements]]:
     Raises:
         ConfigurationError, StoreError: the store cannot be reached.
     """
-    with opened(store_location(url)) as store:
+    with opened(store_location(url, reads_only=True)) as store:
         yield store.connection, store.bytewise_statements
 
 

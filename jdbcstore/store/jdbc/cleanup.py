@@ -26,6 +26,7 @@ from jdbcstore.store.jdbc.store_host import StoreHost
 from jdbcstore.store.jdbc.subscriptions import TopicState
 from jdbcstore.store.jdbc.topic_work import Clear
 from jdbcstore.store.jdbc.writes import Write
+from jdbcstore.trouble import Trouble
 
 __all__ = ["Cleanup"]
 
@@ -55,6 +56,7 @@ class Cleanup:
         self._one_at_a_time = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._trouble = Trouble()
         self._thread = threading.Thread(target=self._loop, name="jdbcstore-cleanup", daemon=True)
 
     def start(self) -> None:
@@ -141,5 +143,9 @@ class Cleanup:
             except StoreClosed:
                 return
             except JdbcStoreError as error:  # nothing depends on it; the next round tries again
-                log.warning("cleanup of acknowledged messages failed, it is done again error=%r", str(error))
+                if self._trouble.goes_on(error):
+                    log.warning("cleanup of acknowledged messages failed, it is done again error=%r", str(error))
+            else:
+                if failures := self._trouble.is_over():
+                    log.warning("acknowledged messages are cleaned up again failures=%d", failures)
             self._stopping.wait(_PAUSE_S)

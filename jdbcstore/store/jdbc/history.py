@@ -26,8 +26,13 @@ def bind(engine: Engine, dialect: Dialect, history: str) -> None:
     def recognise(connection: Connection) -> None:
         if connection.info.get(_RECOGNISED) == history:
             return
-        found = dialect.history(connection)
-        connection.rollback()  # asks nothing in autocommit mode; the isolation level may be changed again
+        try:
+            found = dialect.history(connection)
+            connection.rollback()  # asks nothing in autocommit mode; the isolation level may be changed again
+        except BaseException:  # nobody else gives it back to the pool
+            connection.invalidate()
+            connection.close()
+            raise
         line_of(connection).answered()
         if found != history:
             connection.invalidate()

@@ -43,6 +43,7 @@ from jdbcstore.store.jdbc.replication import Level, Replication
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.usable_schema import is_up_to_date
 from jdbcstore.store.lease import Clock, Lease, boot_time_ns
+from jdbcstore.trouble import Trouble
 
 __all__ = ["DatabaseLocker", "LeaseDatabaseLocker", "signal_name"]
 
@@ -93,6 +94,7 @@ class _SqlLocker(Locker):
         self._engine, _ = watched_engine(url, options, poolclass=NullPool)
         self._dialect = dialect_at(url, options)
         self._signal = signal_name(url, self._dialect.statements)
+        self._signal_trouble = Trouble()
         self._required = Level.named(options.require_replication)
         #: What the database said of its replicas when the log was told.
         self._replication: Replication | None = None
@@ -285,8 +287,10 @@ class _SqlLocker(Locker):
         try:
             with self._asking() as connection:
                 self._dialect.wait_for_signal(connection, self._signal, timeout_s, self._is_held)
+            self._signal_trouble.is_over()
         except Exception as error:  # noqa: BLE001  # also a driver's own, past SQLAlchemy: it is no more than a hint
-            log.info("cannot wait for a signal, looking now and then error=%r", str(error))
+            if self._signal_trouble.goes_on(error):
+                log.info("cannot wait for a signal, looking now and then error=%r", str(error))
             time.sleep(max(0.0, until - time.monotonic()))
 
     def standbys(self) -> int | None:
@@ -361,6 +365,17 @@ class LeaseDatabaseLocker(_SqlLocker):
     _may_hold = False
     _liveness_file: liveness_file.LivenessFile | None = None
 
+    def __init__(
+        self,
+        url: URL,
+        options: JdbcOptions,
+        prepare: Callable[[], None] | None = None,
+        clock: Clock = boot_time_ns,
+    ) -> None:
+        super().__init__(url, options, prepare, clock)
+        self._row_trouble = Trouble()
+        self._takeover_trouble = Trouble()
+
     def _connected(self, connection: Connection) -> None:
         # Nothing is locked between statements. This ends what a machine left that is gone, sooner than in hours.
         self._dialect.holding(connection, max(2 * self.options.lease_ms, _SILENT_LEAST_MS))
@@ -380,12 +395,15 @@ class LeaseDatabaseLocker(_SqlLocker):
             except DBAPIError as error:
                 if not self._dialect.is_locked(error):
                     raise
-                log.info("somebody has the lock row locked error=%r", str(error.orig))
+                if self._row_trouble.goes_on(error.orig):
+                    log.info("somebody has the lock row locked error=%r", str(error.orig))
                 self._may_hold = may_hold
                 self._disconnect()
                 return None
+            self._row_trouble.is_over()
             if not taken:
                 return None
+            self._takeover_trouble.is_over()
             self._given_up = None
             term = self._next_term(connection)
             if term is not None:
@@ -407,7 +425,8 @@ class LeaseDatabaseLocker(_SqlLocker):
         name = connection.execute(text(self._statements.lease_holder)).scalar()
         if name is None or not liveness_file.is_dead(name):
             return False
-        log.warning("the process of the master has ended, not waiting for its lease holder=%s", name)
+        if self._takeover_trouble.goes_on(name):  # taking over may fail, on a full disk say
+            log.warning("the process of the master has ended, not waiting for its lease holder=%s", name)
         return self._take_over(connection, name, seen)
 
     def renew(self) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any, cast
+
+import pytest
 
 from jdbcstore import open_store
 from jdbcstore.destination import Queue
@@ -43,3 +46,18 @@ def test_what_is_found_in_the_log_is_forced_before_it_is_believed(tmp_path: Path
     rows = sqlite3.connect(tmp_path / "database.db")
     assert rows.execute("SELECT COUNT(*) FROM ACTIVEMQ_MSGS WHERE CONTAINER = 'queue://A'").fetchone() == (1,)
     rows.close()
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(6 << 20, True), (12 << 20, False)], ids=["6 MiB", "12 MiB"])
+def test_the_writer_keeps_8_mib_of_what_it_changes_until_it_commits(tmp_path: Path, size: int, is_kept: bool) -> None:
+    """What has no room in its cache goes into the log before the commit, and is read from there again."""
+    with open_store(f"sqlite:///{tmp_path / 'a.db'}") as store:
+        connection = cast(Any, store).writer._connection
+        log_file = tmp_path / "a.db-wal"
+        before = log_file.stat().st_size
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        connection.exec_driver_sql(
+            "INSERT INTO ACTIVEMQ_MSGS (ID, CONTAINER, MSG) VALUES (1, 'queue://A', zeroblob(?))", (size,)
+        )
+        assert (log_file.stat().st_size == before) is is_kept
+        connection.exec_driver_sql("ROLLBACK")

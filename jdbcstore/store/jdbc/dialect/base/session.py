@@ -98,6 +98,15 @@ class Dialect:
         return "" if cls.has_server else (url.database or "")
 
     @classmethod
+    def for_reading(cls, url: URL) -> URL:
+        """The URL for who only reads, and writes nothing at all.
+
+        Raises:
+            StoreUnavailable: it cannot be read without being written; the text says what to do.
+        """
+        return url
+
+    @classmethod
     def engine_arguments(cls, options: JdbcOptions, given: Mapping[str, Any]) -> dict[str, Any]:
         """Keyword arguments for `sqlalchemy.create_engine`: timeouts, character set, isolation.
 

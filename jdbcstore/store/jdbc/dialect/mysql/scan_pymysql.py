@@ -21,7 +21,7 @@ from pymysql.constants import COMMAND, CR
 
 from jdbcstore.store.jdbc.dialect.base.scan import TableScan
 from jdbcstore.store.jdbc.dialect.base.scan_columns import PADDING, Bools, Bytes, Places, gathered, integers, values
-from jdbcstore.store.jdbc.dialect.mysql.session import connected
+from jdbcstore.store.jdbc.dialect.mysql.session import SESSION_SETTINGS, connected
 
 __all__ = ["batches"]
 
@@ -45,7 +45,7 @@ def batches(scan: TableScan) -> Iterator[pa.RecordBatch]:
     given = {**defaults, **keywords, "read_from": scan.options.read_from}
     connection: Any = connected(given, lambda line: line.close())
     try:
-        connection.query(f"SET SESSION sql_mode='STRICT_ALL_TABLES', net_write_timeout={_PATIENCE_S}")
+        connection.query(f"SET SESSION {SESSION_SETTINGS},net_write_timeout={_PATIENCE_S}")
         connection.query("SET SESSION TRANSACTION READ ONLY")
         _execute(connection, scan.statement)
         yield from _Rows(connection._rfile, scan.schema, scan.batch_bytes)

@@ -34,7 +34,14 @@ from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Replication
 
-__all__ = ["MySQLDialect", "connected"]
+__all__ = ["SESSION_SETTINGS", "MySQLDialect", "connected"]
+
+#: What no setting of the server may change: literals are escaped with backslashes and nothing is cut to fit; all rows
+#: are read, however many are looked at; rows are changed by other columns than keys; a session goes on after a commit.
+SESSION_SETTINGS: Final = (
+    "sql_mode='STRICT_ALL_TABLES',sql_select_limit=18446744073709551615,sql_big_selects=1,sql_safe_updates=0,"
+    "completion_type=0"
+)
 
 #: A statement that waits must not look like a connection that is broken.
 _SIGNAL_WAIT_MOST_S: Final = 1.0
@@ -70,9 +77,7 @@ class MySQLDialect(MySQLStatements):
                 "charset": "utf8mb4",
                 **({} if "connect_timeout" in given else {"connect_timeout": options.connect_timeout_s}),
                 "client_flag": CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
-                # Literals are escaped with backslashes and nothing may be cut to fit: no server-wide sql_mode changes
-                # that.
-                "init_command": "SET SESSION sql_mode='STRICT_ALL_TABLES', "
+                "init_command": f"SET SESSION {SESSION_SETTINGS},"
                 f"innodb_lock_wait_timeout={lock_s},lock_wait_timeout={lock_s}",
                 "read_from": options.read_from,
             },

@@ -5,6 +5,9 @@ log to the disk fails, SQLite takes the transaction back, and the next one is wr
 behind the write of a commit and before its force, also a failed one, and the next process reads the commit out of the
 system's memory. So whoever begins to write copies the log into the database first, which forces both: nothing is
 believed that the disk has not.
+
+Who only reads opens the file for reading (`SQLiteDialect.for_reading`): the log that a killed broker has left stays as
+it is, which needs neither room nor the right to write.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
-from sqlalchemy import Connection, text
+from sqlalchemy import URL, Connection, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
 
-from jdbcstore.errors import StoreError
+from jdbcstore.errors import StoreError, StoreUnavailable
 from jdbcstore.store import disk
 from jdbcstore.store.jdbc.dialect.base.errors import ConnectionLost
 from jdbcstore.store.jdbc.dialect.sqlite.errors import KINDS, code_of
@@ -78,7 +82,44 @@ class SQLiteDialect(SQLiteStatements):
         if reason not in (0, errno.ENOSPC):  # that SQLite says itself
             raise ConnectionLost(f"cannot open {place}: {os.strerror(reason)}")
 
+    @classmethod
+    def for_reading(cls, url: URL) -> URL:
+        # To read, SQLite needs log and index, and makes what is not there; a connection that only reads does not
+        # remove them. So without a log it is opened as usual, or, where nothing can be written, as a file that nobody
+        # changes: whoever has it open has both.
+        file = url.database or ""
+        place = os.path.realpath(file)  # where SQLite has the log of a link
+        if file.startswith("file:") or not os.access(place, os.R_OK):  # opening it tells what is the matter
+            return url
+        log_file, index = f"{place}-wal", f"{place}-shm"
+        may_write = os.access(os.path.dirname(place), os.W_OK) and os.access(place, os.W_OK)
+        has_log, has_index = os.path.exists(log_file), os.path.exists(index)
+        is_in_log = has_log and os.path.getsize(log_file) > 0
+        reading = {}
+        if (may_write and is_in_log) or (not may_write and has_log and has_index):
+            reading = {"mode": "ro"}
+        elif not may_write and not is_in_log:
+            reading = {"immutable": "1"}
+        elif not may_write:
+            raise StoreUnavailable(
+                f"{file} cannot be read here: what is in its log {log_file} SQLite finds with an index, {index},"
+                " which is not there and cannot be made in this directory. Copy both files to where you may write"
+            )
+        named = {"database": f"file:{quote(file)}", "query": {**url.query, **reading, "uri": "true"}}
+        return url.set(**named) if reading else url  # type: ignore[arg-type]  # a dictionary of both
+
+    @classmethod
+    def file_of(cls, url: URL) -> str:
+        return unquote((url.database or "").removeprefix("file:")) if "uri" in url.query else url.database or ""
+
     def connected(self, connection: Connection) -> None:
+        limit = sqlite3.SQLITE_LIMIT_LENGTH
+        raw: Any = connection.connection.dbapi_connection
+        self.message_bytes_max = min(self.options.message_bytes_max, raw.getlimit(limit) - 4096)
+        if "uri" not in connection.engine.url.query:
+            self._get_ready_to_write(connection)
+
+    def _get_ready_to_write(self, connection: Connection) -> None:
         self._write_ahead(connection)
         for pragma in ("synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-8000"):
             connection.exec_driver_sql(f"PRAGMA {pragma}")
@@ -87,9 +128,6 @@ class SQLiteDialect(SQLiteStatements):
         _, frames, copied = connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").one()
         if copied < frames:
             log.warning("somebody reads an old state: what was committed last is forced with the next commit only")
-        limit = sqlite3.SQLITE_LIMIT_LENGTH
-        raw: Any = connection.connection.dbapi_connection
-        self.message_bytes_max = min(self.options.message_bytes_max, raw.getlimit(limit) - 4096)
 
     def _write_ahead(self, connection: Connection) -> None:
         # SQLite waits for nobody who does the same to a file that has no write-ahead log yet: two would wait for ever.

@@ -30,6 +30,13 @@ def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.parametrize("named", ["{path}?uri=true", "file:{path}?uri=true", "file:{path}?mode=rwc&uri=true"])
+def test_a_file_that_is_named_by_a_uri_is_written_through_a_log(tmp_path: Path, named: str) -> None:
+    with open_store(f"sqlite:///{named.format(path=tmp_path / 'store.db')}") as store:
+        store.queue_message_store(Queue("A")).add_message(text_message(1)).result(30)
+        assert (tmp_path / "store.db-wal").stat().st_size > 0
+
+
 def test_what_is_found_in_the_log_is_forced_before_it_is_believed(tmp_path: Path) -> None:
     """After a kill the last commit may be in the memory of the system only; its log is copied, which forces it."""
     (tmp_path / "killed").mkdir()

@@ -116,7 +116,8 @@ class SQLiteDialect(SQLiteStatements):
         limit = sqlite3.SQLITE_LIMIT_LENGTH
         raw: Any = connection.connection.dbapi_connection
         self.message_bytes_max = min(self.options.message_bytes_max, raw.getlimit(limit) - 4096)
-        if "uri" not in connection.engine.url.query:
+        asked = connection.engine.url.query
+        if asked.get("mode") != "ro" and "immutable" not in asked:
             self._get_ready_to_write(connection)
 
     def _get_ready_to_write(self, connection: Connection) -> None:

@@ -66,8 +66,8 @@ class Decoder:
             wanted |= dict.fromkeys(("MSG", "ID"))
         if "MSG" in wanted:
             wanted.pop(SIZE, None)
-        #: What a scan has to read, columns of the table by name or `SIZE`. Never empty: rows have to be counted. Numbers
-        #: come first: where one begins is the same in all rows then, which makes some drivers faster.
+        #: What a scan has to read, columns of the table by name or `SIZE`; never empty, since rows have to be counted.
+        #: Numbers come first: where one begins is the same in all rows then, which makes some drivers faster.
         self.table_columns: Final = tuple(sorted(wanted, key=lambda name: name not in {*NUMBERS, SIZE})) or ("ID",)
         #: Of the batches.
         self.schema: Final = arrow_schema(schema)

@@ -48,7 +48,7 @@ def values(buffer: Bytes, places: Places, lengths: Places, nulls: Bools | None, 
         type: `pyarrow.string()` or `pyarrow.binary()`.
     """
     views = np.zeros((len(places), 2), np.int64)
-    # The length and the first four bytes, which Arrow's copying does not look at; the buffer's number, 0, and the place.
+    # The length, and the first four bytes, which Arrow does not look at to copy; the buffer's number, 0, and the place.
     views[:, 0] = lengths
     np.left_shift(places, 32, out=views[:, 1])
     if len(lengths) and lengths.min() <= _INLINE:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from jdbcstore.java_text import java_text
 from jdbcstore.primitives import Value
 from jdbcstore.spark.values import typed
-from jdbcstore.store.jdbc.dialect.base.scan_columns import Bools
+from jdbcstore.store.jdbc.dialect.base.scan_columns import Bools, Places
 
 __all__ = [
     "Maps",
@@ -22,6 +22,7 @@ __all__ = [
     "strings",
     "times",
     "times_if_set",
+    "times_of",
     "typed_lists",
     "typed_maps",
 ]
@@ -45,6 +46,12 @@ def times(milliseconds: pa.Array) -> pa.Array:
 def times_if_set(milliseconds: pa.Array) -> pa.Array:
     """The same, null for 0, which says that none was set."""
     return times(pc.if_else(pc.equal(milliseconds, 0), None, milliseconds))
+
+
+def times_of(milliseconds: Places) -> pa.Array:
+    """The same of an array of NumPy's, which takes a few operations less."""
+    clamped = np.clip(milliseconds, -_TIME_MS_MAX, _TIME_MS_MAX) * 1000
+    return pa.array(clamped, pa.int64(), mask=milliseconds == 0).view(_TIME)
 
 
 def strings(texts: Sequence[str | None]) -> pa.Array:

@@ -25,6 +25,7 @@ from jdbcstore.openwire import unmarshal_message
 from jdbcstore.selector import Selector
 from jdbcstore.spark.arrays import times
 from jdbcstore.spark.columns import COLUMNS, CORRUPT, SIZE, arrow_schema, check_schema
+from jdbcstore.spark.filters import NUMBERS
 from jdbcstore.spark.from_frames import FrameColumns
 from jdbcstore.spark.from_messages import UNREADABLE, MessageColumns, body_of
 from jdbcstore.spark.options import OnCorrupt
@@ -65,8 +66,9 @@ class Decoder:
             wanted |= dict.fromkeys(("MSG", "ID"))
         if "MSG" in wanted:
             wanted.pop(SIZE, None)
-        #: What a scan has to read, columns of the table by name or `SIZE`. Never empty: rows have to be counted.
-        self.table_columns: Final = tuple(wanted) or ("ID",)
+        #: What a scan has to read, columns of the table by name or `SIZE`; never empty, since rows have to be counted.
+        #: Numbers come first: where one begins is the same in all rows then, which makes some drivers faster.
+        self.table_columns: Final = tuple(sorted(wanted, key=lambda name: name not in {*NUMBERS, SIZE})) or ("ID",)
         #: Of the batches.
         self.schema: Final = arrow_schema(schema)
         names = set(self._names)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from jdbcstore.openwire.codec import STORE_VERSION
 from jdbcstore.openwire.fields import COMMANDS, DESTINATION, MESSAGE, Field, Kind
-from jdbcstore.store.jdbc.dialect.base.scan_columns import PADDING, Bools, Bytes, Places, values
+from jdbcstore.store.jdbc.dialect.base.scan_columns import PADDING, Bools, Bytes, Places, gathered, values
 
 __all__ = ["Frames", "Span", "content_of", "rows_with"]
 
@@ -29,8 +29,6 @@ _MESSAGES: Final = tuple(command.type_id for command in COMMANDS if command.fiel
 _SIZE_BYTES: Final = 4
 _HEAD_BYTES: Final = 5
 _NAME_DISTANCE: Final = 4
-#: How far behind the end of its frame a place may get: less than all that has a fixed width, flags included.
-_BEYOND_BYTES: Final = 512
 _NUMBERS: Final = {Kind.I8: "i1", Kind.I32: ">i4", Kind.I64: ">i8"}
 
 
@@ -62,11 +60,10 @@ class Frames:
 
     def __init__(self, blobs: pa.Array, wanted: Collection[str]) -> None:
         content, offsets = content_of(blobs)
-        self._buffer = np.zeros(len(content) + _BEYOND_BYTES + PADDING, np.uint8)
-        self._buffer[: len(content)] = content
+        self._buffer = content if len(content) >= PADDING else np.zeros(PADDING, np.uint8)
         begins, ends = offsets[:-1], offsets[1:]
         #: Type ids.
-        self.types: Final = self._buffer[begins + _SIZE_BYTES]
+        self.types: Final = self._bytes_at(begins + _SIZE_BYTES)
         sizes = self.numbers_at(begins, ">i4")
         #: Which frames were read. What else is said of the others means nothing.
         self.fits: Bools = _is_one_of(_MESSAGES)[self.types] & (sizes == ends - begins - _SIZE_BYTES)
@@ -80,22 +77,29 @@ class Frames:
         self._texts: list[tuple[Places, Places, Places]] = []
         rows = np.arange(len(blobs))
         self.fits &= self._read(_FIELDS, begins + _HEAD_BYTES, ends, rows, is_kept=True) == ends
-        for places, lengths, of in self._texts:
-            texts = values(self._buffer, places, lengths, None, pa.binary())
+        if self._texts:
+            places, lengths, of = (np.concatenate(each) for each in zip(*self._texts, strict=True))
+            texts = self._values(places, lengths, None, pa.binary())
             self._require(~rows_with(texts, _is_foreign_to_ascii), of)
 
     def column(self, span: Span, type: pa.DataType) -> pa.Array:
         """What stands in a span, as texts or bytes."""
         if span.nulls.all():
             return pa.nulls(len(span.nulls), type)
-        return values(self._buffer, span.places, span.lengths, span.nulls, type)
+        return self._values(span.places, span.lengths, span.nulls, type)
 
     def numbers_at(self, places: Places, type: str) -> Places:
-        """The numbers of a NumPy type at some places, which may be behind the end of a frame by a little."""
-        width = np.dtype(type).itemsize
-        # One at each byte, so they overlap; only those at the places are looked at.
-        numbers: Places = np.ndarray((len(self._buffer) - width + 1,), type, self._buffer, strides=(1,))
-        return numbers[places].astype(np.int64)
+        """The numbers of a NumPy type at some places; whatever number behind the end of all frames."""
+        return gathered(self._buffer, np.minimum(places, len(self._buffer) - np.dtype(type).itemsize), type)
+
+    def _values(self, places: Places, lengths: Places, nulls: Bools | None, type: pa.DataType) -> pa.Array:
+        # Behind the last text or bytes of a frame that fits are numbers, which take more than `PADDING`.
+        return values(self._buffer, np.minimum(places, len(self._buffer) - PADDING), lengths, nulls, type)
+
+    def _bytes_at(self, places: Places) -> Bytes:
+        """The bytes at some places; whatever byte behind the end of all frames."""
+        found: Bytes = self._buffer.take(places, mode="clip")
+        return found
 
     def _read(
         self, fields: Sequence[Field], places: Places, ends: Places, rows: Places, *, is_kept: bool = False
@@ -116,7 +120,7 @@ class Frames:
                     self.spans[field.name] = span
                 continue
             if field.kind is Kind.FLAG:
-                flags = self._buffer[places]
+                flags = self._bytes_at(places)
                 self._require(flags <= 1, rows)
                 if is_kept and field.name in self._wanted:
                     self.numbers[field.name] = flags.astype(np.int64)
@@ -127,7 +131,7 @@ class Frames:
 
     def _nullable(self, field: Field, places: Places, ends: Places, rows: Places) -> tuple[Places, Span]:
         """Where a field ends that may be null, and what is in it."""
-        flags = self._buffer[places]
+        flags = self._bytes_at(places)
         behind = begins = places + 1
         if not flags.any():
             return behind, Span(begins, np.zeros_like(places), np.ones(len(places), bool))
@@ -150,7 +154,7 @@ class Frames:
         if field.kind is Kind.BYTES:
             return self._counted(places + 4, self.numbers_at(places, ">i4"), ends, rows)
         types, fields = _read_as(field)
-        self._require(_is_one_of(types)[self._buffer[places]], rows)
+        self._require(_is_one_of(types)[self._bytes_at(places)], rows)
         behind = self._read(fields, places + 1, ends, rows)
         if field.of == DESTINATION:
             self._require(behind > places + _NAME_DISTANCE, rows)  # neither null nor empty

@@ -16,7 +16,7 @@ from jdbcstore.errors import CodecError
 from jdbcstore.message import BytesMessage, MapMessage, Message, StreamMessage, TextMessage
 from jdbcstore.openwire.fields import COMMANDS
 from jdbcstore.primitives import Value, decode_map, decode_values
-from jdbcstore.spark.arrays import body_texts, empty_lists, headers, times_if_set, typed_lists, typed_maps
+from jdbcstore.spark.arrays import body_texts, empty_lists, headers, times_of, typed_lists, typed_maps
 from jdbcstore.spark.frames import Frames, Span, rows_with
 from jdbcstore.spark.from_messages import ATTRIBUTES, KINDS
 from jdbcstore.store.jdbc.dialect.base.scan_columns import Bools, Bytes
@@ -115,11 +115,12 @@ class FrameColumns:
         self._texts = frames.column(content.limited(is_text), pa.binary())
         self._values = self._texts if is_text.all() else frames.column(content, pa.binary())
         is_foreign = rows_with(self._texts, _beyond_ascii)
-        if is_foreign.any():
+        self._is_ascii = not is_foreign.any()
+        if not self._is_ascii:
             self.fits &= ~(is_foreign & rows_with(self._texts, _NEVER_IN_PLAIN_UTF8.__getitem__))
 
     def _times(self, attribute: str) -> pa.Array:
-        return times_if_set(pa.array(self._frames.numbers[attribute]))
+        return times_of(self._frames.numbers[attribute])
 
     def _names(self, attribute: str) -> pa.Array:
         """Qualified names of destinations: each of them is made once."""
@@ -138,6 +139,10 @@ class FrameColumns:
         known = {_IDS[cls]: name for cls, name in KINDS.items()}
         first = min(known)
         return pa.array([known[number] for number in sorted(known)], type).take(pa.array(types - first))
+
+    def _text_bodies(self, type: pa.DataType) -> pa.Array:
+        # What is ASCII is UTF-8 and need not be looked at again.
+        return self._texts.view(type) if self._is_ascii else body_texts(self._texts, type)
 
     def _bytes(self, type: pa.DataType) -> pa.Array:
         is_bytes = self._is_of(BytesMessage)
@@ -173,7 +178,7 @@ def _beyond_ascii(content: Bytes) -> Bools | None:
 
 _COLUMNS: Final[Mapping[str, Callable[[FrameColumns, pa.DataType], pa.Array]]] = {
     "value": lambda found, type: found._values,
-    "text": lambda found, type: body_texts(found._texts, type),
+    "text": FrameColumns._text_bodies,
     "bytes": FrameColumns._bytes,
     "map": FrameColumns._map_bodies,
     "stream": FrameColumns._stream_bodies,

@@ -14,7 +14,9 @@ from jdbcstore.openwire import marshal
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import COLUMNS, schema_of
 from jdbcstore.spark.decoder import Decoder
+from jdbcstore.spark.frames import Frames
 from jdbcstore.spark.from_frames import FrameColumns
+from jdbcstore.store.jdbc.dialect.base.scan_columns import PADDING
 from tests.examples import sampled
 from tests.spark.test_decoding import raw_batch
 from tests.unit.openwire.test_openwire_fuzz import frames, mutate
@@ -128,3 +130,13 @@ def test_damaged_frames(part: int) -> None:
             mutate(chance.choice(sound), chance) if chance.random() < 0.9 else chance.choice(sound) for _ in range(50)
         ]
         same_both_ways(raw_batch(*some))
+
+
+def test_what_stands_last_in_the_last_frame_is_read_with_room_behind_it() -> None:
+    blobs = [marshal(text("", user_id="u" * length)) for length in range(16)]
+    for blob in blobs:
+        found = Frames(pa.array([blob], pa.binary()), ())
+        assert found.fits.all()
+        last = max(int(span.places[0] + span.lengths[0]) for span in found.spans.values())
+        assert last + PADDING <= len(blob)
+        assert found.column(found.spans["user_id"], pa.string()).to_pylist() == ["u" * (len(blob) - len(blobs[0]))]

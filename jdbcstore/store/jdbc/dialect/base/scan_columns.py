@@ -24,14 +24,13 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 _INLINE: Final = 12
 #: How much a buffer needs behind its last byte, since short values are read as if they were longer.
 PADDING: Final = 16
-_VIEW: Final = np.dtype([("length", "<i4"), ("prefix", "<u4"), ("buffer", "<i4"), ("offset", "<i4")])
 
 
 def gathered(buffer: Bytes, places: Places, type: str) -> Places:
     """The numbers of a NumPy type that stand at some places."""
-    size = np.dtype(type).itemsize
-    numbers: Places = buffer[places[:, None] + np.arange(size)].view(type)[:, 0].astype(np.int64)
-    return numbers
+    # There is a number at each byte, so they overlap; only those at the places are looked at.
+    numbers: Places = np.ndarray((len(buffer) - np.dtype(type).itemsize + 1,), type, buffer, strides=(1,))
+    return numbers[places].astype(np.int64, copy=False)
 
 
 def integers(numbers: Places, nulls: Bools | None) -> pa.Array:
@@ -48,13 +47,15 @@ def values(buffer: Bytes, places: Places, lengths: Places, nulls: Bools | None, 
         nulls: which are; None if none is.
         type: `pyarrow.string()` or `pyarrow.binary()`.
     """
-    views = np.zeros(len(places), _VIEW)
-    views["length"], views["offset"] = lengths, places
-    if (is_short := lengths <= _INLINE).any():
-        short = lengths[is_short, None]
-        content = buffer[places[is_short, None] + np.arange(_INLINE)]
-        content[np.arange(_INLINE) >= short] = 0
-        views.view(np.uint8).reshape(-1, _VIEW.itemsize)[is_short, -_INLINE:] = content
+    views = np.zeros((len(places), 2), np.int64)
+    # The length, and the first four bytes, which Arrow does not look at to copy; the buffer's number, 0, and the place.
+    views[:, 0] = lengths
+    np.left_shift(places, 32, out=views[:, 1])
+    if len(lengths) and lengths.min() <= _INLINE:
+        is_short = lengths <= _INLINE
+        short, quarters = places[is_short], views.view(np.uint32)
+        for at in range(3):  # with what stands behind the value, which is not looked at either
+            quarters[is_short, 1 + at] = gathered(buffer, short + 4 * at, "<u4")
     buffers: list[Any] = [_validity(nulls), pa.py_buffer(views), pa.py_buffer(buffer)]
     column = pa.Array.from_buffers(pa.binary_view(), len(places), buffers).cast(pa.binary())
     return column if type == pa.binary() else column.cast(type)

@@ -30,6 +30,8 @@ _HEAD_BYTES: Final = 4
 #: A packet of this length goes on in the next one.
 _PACKET_BYTES_MAX: Final = 0xFFFFFF
 _END: Final = 0xFE
+#: In the place of a length: it follows in so many bytes.
+_TWO_BYTES: Final = 0xFC
 #: Less than the smallest buffer.
 _LOOKAHEAD_BYTES: Final = 1 << 15
 _PREPARED: Final = struct.Struct("<xIHH")
@@ -119,13 +121,13 @@ class _Rows:
         found = starts.append
         place, length = 0, 0
         while True:
-            while place + _HEAD_BYTES <= filled:
+            while place <= filled - _HEAD_BYTES:
                 length = unpack(buffer, place)[0] & _PACKET_BYTES_MAX
-                behind = place + _HEAD_BYTES + length
-                if behind > filled or length == _PACKET_BYTES_MAX:
+                start = place + _HEAD_BYTES
+                if start + length > filled or length == _PACKET_BYTES_MAX:
                     break
-                found(place + _HEAD_BYTES)
-                place = behind
+                found(start)
+                place = start + length
             if (starts and buffer[starts[-1]]) or place + _HEAD_BYTES + length > size or filled == size:
                 return starts, place, filled
             filled += self._read(room[filled:size])
@@ -181,28 +183,42 @@ def _batch(rows: bytearray, starts: list[int], schema: pa.Schema) -> pa.RecordBa
     """
     buffer = np.frombuffer(rows, np.uint8)
     begin = np.array(starts, np.int64) + 1
-    places = begin + (len(schema) + 9) // 8
+    bitmap_bytes = (len(schema) + 9) // 8
+    has_nulls = any(buffer[begin + at].any() for at in range(bitmap_bytes))
+    places = begin + bitmap_bytes
     columns = []
     for number, field in enumerate(schema, 2):  # the bits of nulls begin with two that mean nothing
-        nulls: Bools = (buffer[begin + number // 8] >> (number % 8) & 1).astype(bool)
+        nulls: Bools | None = None
+        if has_nulls:
+            nulls = (buffer[begin + number // 8] >> (number % 8) & 1).astype(bool)
         if field.type == pa.int64():
-            columns.append(integers(gathered(buffer, np.where(nulls, 0, places), "<i8"), nulls))
-            places += np.where(nulls, 0, 8)
+            if nulls is None:
+                columns.append(integers(gathered(buffer, places, "<i8"), None))
+                places += 8
+            else:
+                columns.append(integers(gathered(buffer, np.where(nulls, 0, places), "<i8"), nulls))
+                places += np.where(nulls, 0, 8)
             continue
         lengths, heads = _lengths(buffer, places)
-        lengths[nulls] = heads[nulls] = 0
+        if nulls is not None:
+            lengths, heads = np.where(nulls, 0, lengths), np.where(nulls, 0, heads)
         places += heads
         columns.append(values(buffer, places, lengths, nulls, field.type))
         places += lengths
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _lengths(buffer: Bytes, places: Places) -> tuple[Places, Places]:
+def _lengths(buffer: Bytes, places: Places) -> tuple[Places, Places | int]:
     """Length-encoded integers, and how many bytes each of them takes."""
     marks = buffer[places]
     lengths = marks.astype(np.int64)
+    longest = marks.max()
+    if longest < _TWO_BYTES:
+        return lengths, 1
+    if longest == marks.min() == _TWO_BYTES:
+        return gathered(buffer, places + 1, "<u2"), 3
     heads = np.ones_like(lengths)
-    for mark, size in ((0xFC, 2), (0xFD, 3), (0xFE, 8)):
+    for mark, size in ((_TWO_BYTES, 2), (0xFD, 3), (0xFE, 8)):
         if (chosen := marks == mark).any():
             found = gathered(buffer, places[chosen] + 1, "<u8")
             lengths[chosen] = found if size == 8 else found & ((1 << 8 * size) - 1)

@@ -454,6 +454,8 @@ def test_a_full_window_pages_the_rest_without_reading_more_than_it_needs(concurr
 
 
 def test_a_store_that_fails_thousands_of_a_long_window_costs_linear_time() -> None:
+    """Eight times the messages take about eight times the time, the shortest of up to ten; quadratic would be 64."""
+
     async def seconds(count: int) -> float:
         world = World(window=2 * count, concurrent=False, read_early=False, stored=0)
         world.consumer.close()
@@ -471,7 +473,11 @@ def test_a_store_that_fails_thousands_of_a_long_window_costs_linear_time() -> No
         assert (world.queue.depth, len(world.refused)) == (count, count)
         return spent_s
 
-    few_s, many_s = (min(asyncio.run(seconds(count)) for _ in range(3)) for count in (1_000, 8_000))
+    few_s = many_s = float("inf")
+    for _ in range(10):
+        few_s, many_s = min(few_s, asyncio.run(seconds(1_000))), min(many_s, asyncio.run(seconds(8_000)))
+        if many_s < 3 * 8 * few_s:
+            break
     assert many_s < 3 * 8 * few_s
 
 

@@ -23,7 +23,15 @@ from jdbcstore.broker.lifecycle import UNTRUSTED, Lifecycle, State
 from jdbcstore.broker.master_service import MasterService
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.server import ListenError
-from jdbcstore.errors import HistoryLost, JdbcStoreError, LeaseLost, LockError, NotReplicated, TransientStoreError
+from jdbcstore.errors import (
+    HistoryLost,
+    JdbcStoreError,
+    LeaseLost,
+    LockError,
+    NotReplicated,
+    StoreError,
+    TransientStoreError,
+)
 from jdbcstore.store.contract import Locker
 from jdbcstore.store.keeper import LockKeeper
 from jdbcstore.store.lease import FOREVER_NS, Lease, boot_time_ns
@@ -173,8 +181,8 @@ class Mastership:
                 if await self._call(locker.acquire) is not None:
                     return True
                 holder = (await self._call(locker.status)).holder
-            except TransientStoreError as error:
-                if self._is_late:
+            except StoreError as error:
+                if self._is_late or not self._may_pass(error):
                     raise
                 self._suspend_if_unfit(error)
                 now_s = self._loop.time()
@@ -192,7 +200,7 @@ class Mastership:
             await self._call(locker.wait, poll_s * random.uniform(0.9, 1.0))
         return False
 
-    def _suspend_if_unfit(self, error: TransientStoreError) -> None:
+    def _suspend_if_unfit(self, error: StoreError) -> None:
         """Nobody may be master of such a store: that is not standing by."""
         is_known = (self._lifecycle.state, self._lifecycle.status.reason) == (State.SUSPENDED, str(error))
         if (
@@ -332,7 +340,9 @@ class Mastership:
             except LeaseLost as error:
                 self._loss = self._loss or error
                 return False
-            except TransientStoreError:
+            except StoreError as error:
+                if not self._may_pass(error):
+                    raise
                 continue  # the keeper tells the log
             lease = locker.lease
             if lease is not None and lease.is_trusted(boot_time_ns()):
@@ -372,6 +382,10 @@ class Mastership:
     def _is_late(self) -> bool:
         """Whether it has tried to start for ``start_timeout_s``, and has neither stood by nor served."""
         return not self._is_settled and self._loop.time() - self._began_s > self._options.start_timeout_s
+
+    def _may_pass(self, error: StoreError) -> bool:
+        """Whether to ask for the lock again: one that was there before may be there again, and its rights with it."""
+        return self._is_settled or isinstance(error, TransientStoreError)
 
     def _change(self, state: State, reason: str) -> None:
         lease = None if self._locker is None else self._locker.lease

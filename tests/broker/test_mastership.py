@@ -34,6 +34,7 @@ from tests.broker_process import BrokerProcess
 from tests.certificates import Identity
 from tests.servers.proxy import Proxy
 from tests.servers.server import free_port
+from tests.sql.test_writer import execute
 from tests.waiting import wait_until
 
 #: Longer than a busy machine stands still: who is not to lose it does not.
@@ -734,3 +735,55 @@ def test_sigint_is_as_good_as_sigterm(process: StartProcess, long_url: str) -> N
     assert broker._process is not None
     broker._process.send_signal(signal.SIGINT)
     assert broker.wait() == 0
+
+
+# -- a lock that refuses -----------------------------------------------------------------------------------------------
+
+RENAMED = ("ALTER TABLE ACTIVEMQ_LOCK RENAME TO AWAY", "ALTER TABLE AWAY RENAME TO ACTIVEMQ_LOCK")
+FORBIDDEN = ("REVOKE ALL ON ACTIVEMQ_LOCK FROM CURRENT_USER", "GRANT ALL ON ACTIVEMQ_LOCK TO CURRENT_USER")
+
+
+@pytest.fixture(params=["renamed", "forbidden", "mariadb", "mysql", "sqlite"])
+def refusal(request: pytest.FixtureRequest, url: str) -> tuple[str, str, str]:
+    """A store, what takes its lock away, and what gives it back."""
+    if request.param == "sqlite":
+        return (url, *RENAMED)
+    kind = request.param if request.param in ("mariadb", "mysql") else "postgresql"
+    server_url: str = request.getfixturevalue(f"{kind}_url")
+    statements = FORBIDDEN if request.param == "forbidden" else RENAMED
+    return (f"{server_url}?lease_ms=3000&lock_acquire_sleep_interval_ms=200", *statements)
+
+
+def test_who_has_seen_the_lock_waits_for_it_when_it_is_taken_away_and_given_back(
+    process: StartProcess, refusal: tuple[str, str, str]
+) -> None:
+    store, take_away, give_back = refusal
+    master, standby, leaving = process(store), process(store), process(store)
+    master.start()
+    standby.start_standby()
+    leaving.start_standby()
+    with Client(address_of(master)) as client:
+        client.connect()
+        client.publish("/queue/A", "1")
+    execute(store.partition("?")[0], take_away)
+    master.wait_for("suspended")
+    began_s = time.monotonic()
+    wait_until(lambda: time.monotonic() - began_s > LEASE_S)  # the lease of the master has run out
+    assert (master.state(), standby.state(), leaving.state()) == ("suspended", "standby", "standby")
+    assert "waiting for the store: cannot ask who is master" in standby.log()
+    assert leaving.stop() == 0
+    execute(store.partition("?")[0], give_back)
+    wait_until(lambda: "master" in (master.state(), standby.state()))
+    serving = master if master.state() == "master" else standby
+    assert receive_all(address_of(serving)) == ["1"]
+    assert [broker.stop() for broker in (master, standby)] == [0, 0]
+
+
+def test_who_has_never_seen_the_lock_ends_with_1_when_it_refuses(process: StartProcess, postgresql_url: str) -> None:
+    with open_store(postgresql_url):
+        pass
+    execute(postgresql_url, FORBIDDEN[0])
+    broker = process(postgresql_url)
+    broker.launch()
+    assert broker.wait() == 1
+    assert "permission denied" in broker.log().splitlines()[-1]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
+from typing import Final
 
-from jdbcstore.broker.answers import SendAnswer
+from jdbcstore.broker.answers import SendAnswer, SendAnswers
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.delivery import Answer
@@ -21,6 +22,12 @@ from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 
 __all__ = ["ClientProducer"]
+
+
+#: How many messages that arrive together become one write, and their bytes; one alone may have more. While more were
+#: gathered the thread that commits would have nothing to do.
+_GATHERED_MAX: Final = 32
+_GATHERED_BYTES_MAX: Final = 256 << 10
 
 
 class ClientProducer:
@@ -47,6 +54,10 @@ class ClientProducer:
         self._names_user = broker.options.populate_jmsx_user_id
         self._producer = ProducerId(client.connection_id, 1, -1)
         self._sent = 0
+        #: What is going to be stored in one go, all for one queue; what is completed for each, and its bytes.
+        self.gathered: list[Message] = []
+        self._gathered_requests: list[object] = []
+        self._gathered_sizes: list[int] = []
         #: Makes the answer to a message.
         self._answer: Callable[..., Answer] = SendAnswer
         #: Producers that the store could not be asked about.
@@ -105,6 +116,8 @@ class ClientProducer:
             NotAuthorized: the client may not send there.
             ProtocolError: there is no such transaction, or it is full; or the destination cannot be sent to.
         """
+        if self.gathered:
+            self.settle()
         destination = message.destination
         if destination is None:
             raise ValueError("a message needs a destination before it can be sent")
@@ -142,6 +155,53 @@ class ClientProducer:
         else:
             self._broker.commit(singles, [], self._client, answer)
 
+    def gather(self, message: Message, request: object) -> None:
+        """As `send`, outside of transactions; what comes one after the other for one queue is stored in one go, each
+        message for itself. `settle` does that. It has to be called before the next request of another kind, and when
+        all that has arrived at once is done; not if nothing is `gathered`."""
+        gathered, size = self.gathered, message.size + WRITE_BYTES
+        is_next = bool(gathered) and message.destination is gathered[0].destination
+        is_full = len(gathered) >= _GATHERED_MAX or sum(self._gathered_sizes) + size > _GATHERED_BYTES_MAX
+        if gathered and (is_full or not is_next):
+            self.settle()
+        if not self._is_plain(message) or not (is_next or self._may_gather(message.destination)):
+            self.send(message, request)
+            return
+        if self._names_user:
+            self._name_user(message)
+        self.gathered.append(message)
+        self._gathered_requests.append(request)
+        self._gathered_sizes.append(size)
+
+    def _is_plain(self, message: Message) -> bool:
+        """Whether there is nothing to be done with a message but to store it where it is sent to."""
+        is_answered = self._statistics is not None and message.reply_to is not None
+        return message.persistent and not is_answered and not self._broker.scheduler.takes(message)
+
+    def _may_gather(self, destination: Destination | None) -> bool:
+        """Whether what is sent to a destination is stored in one queue. Raises as `send`."""
+        if (
+            destination is None
+            or not destination.is_queue
+            or destination.is_composite
+            or destination.is_temporary
+            or self._broker.scheduler.is_management(destination)
+        ):
+            return False
+        self._check_send(destination)
+        self._division.check_targets(destination)
+        return True
+
+    def settle(self) -> None:
+        """Store what was gathered."""
+        messages, self.gathered = self.gathered, []
+        requests, self._gathered_requests = self._gathered_requests, []
+        sizes, self._gathered_sizes = self._gathered_sizes, []
+        if len(messages) == 1:
+            self._broker.publish(messages[0], self._client, self._answer(self._client, requests[0], sizes[0]))
+        else:
+            self._broker.publish_together(messages, self._client, SendAnswers(self._client, requests, sizes))
+
     def _prepare(self, singles: list[Message], commit: Callable[..., object]) -> None:
         """Make what is stored for a message ready in slices, then store it."""
         prepared = Prepared()
@@ -169,6 +229,8 @@ class ClientProducer:
         Raises:
             NotAuthorized, ProtocolError: as `send`; or the number may not come now.
         """
+        if self.gathered:
+            self.settle()
         producer_id, sequence = number
         among = self._transactions.get(transaction)
         if (failure := self.failure_of((producer_id,))) is not None:

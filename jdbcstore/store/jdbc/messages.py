@@ -26,8 +26,9 @@ from jdbcstore.store.jdbc.column_text import require_column_text
 from jdbcstore.store.jdbc.rows import Container, MessageKey, MessageRow, Purge
 from jdbcstore.store.jdbc.store_host import StoreHost
 from jdbcstore.store.jdbc.topic_work import TopicWork
-from jdbcstore.store.jdbc.writes import Write
+from jdbcstore.store.jdbc.writes import Adds, Write
 from jdbcstore.store.message_checks import require_id, require_size
+from jdbcstore.store.refusals import Refusals
 
 __all__ = ["JdbcMessageStore", "PageRow", "PreparedRow", "Reach", "producer_text"]
 
@@ -109,6 +110,13 @@ class JdbcMessageStore(MessageStore):
         with adapter.order:
             row = self.row_of(message)
             adapter.writer.submit(Write(completion, row[0], adds=(row,), counts=(self.added,)))
+        return completion
+
+    def add_messages(self, messages: Sequence[Message]) -> Completion[Refusals] | None:
+        adapter = self._adapter
+        completion: Completion[Refusals] = Completion()
+        with adapter.order:
+            adapter.writer.submit(Adds(completion, [self.row_of(message) for message in messages], self.container))
         return completion
 
     def work_of(self, row: MessageRow) -> tuple[TopicWork, ...]:

@@ -56,7 +56,7 @@ class SendAnswer:
 
 
 class SendAnswers:
-    """The answers to messages that are stored in one go, each for itself.
+    """The `Answers` to messages that are stored in one go, each for itself.
 
     Args:
         client: who asked.
@@ -74,11 +74,11 @@ class SendAnswers:
         client.asked(sum(sizes), len(sizes))
 
     def stored(self) -> None:
-        """All of them are; otherwise `answered` is called for each."""
+        """As `Answers.stored`."""
         self._client.stored(sum(self._sizes), self._requests, perf_counter() - self._began_s)
 
     def answered(self, place: int, error: BaseException | None) -> None:
-        """This is what became of one."""
+        """As `Answers.answered`."""
         self._client.answered(self._sizes[place], self._requests[place], error, perf_counter() - self._began_s)
 
 

@@ -22,8 +22,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
-from jdbcstore.broker.answers import SendAnswers
-from jdbcstore.broker.delivery import Answer, Consumer, Delivery, by_lane
+from jdbcstore.broker.delivery import Answer, Answers, Consumer, Delivery, by_lane
 from jdbcstore.broker.delivery_counts import DeliveryCounts
 from jdbcstore.broker.destination_host import DestinationHost
 from jdbcstore.broker.dispatch import Dispatch
@@ -49,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 #: Messages that are being stored in one go, with what `Lane.added` has to be told for each.
-_Together: TypeAlias = tuple[Lane, Completion[Refusals], Sequence[Message], Sequence[Delivery | None], SendAnswers]
+_Together: TypeAlias = tuple[Lane, Completion[Refusals], Sequence[Message], Sequence[Delivery | None], Answers]
 
 
 class Queue:
@@ -202,7 +201,7 @@ class Queue:
         else:
             self._broker.completions.expect(completion, self._added, (lane, delivery, answer))
 
-    def add_together(self, messages: Sequence[Message], answers: SendAnswers) -> None:
+    def add_together(self, messages: Sequence[Message], answers: Answers) -> None:
         """Store persistent messages in one go, if that can be done, and offer them; otherwise as `add`, for each."""
         lanes, added = self.contents.persistent, None
         if len(lanes) == 1 and not self.is_advising:

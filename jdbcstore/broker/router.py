@@ -10,9 +10,8 @@ from itertools import chain
 from typing import Any, Final, Protocol, TypeAlias
 
 from jdbcstore.broker.advisories import Advisories
-from jdbcstore.broker.answers import SendAnswers
 from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
-from jdbcstore.broker.delivery import Answer, Delivery, DeliveryAnswer
+from jdbcstore.broker.delivery import Answer, Answers, Delivery, DeliveryAnswer
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.durable import SubscriptionStore, settlements
 from jdbcstore.broker.host import Host
@@ -107,7 +106,7 @@ class Router:
             published = partial(self._publish, message, publisher, whole)
             self._publications.publish(copies, count, publisher, published, whole.followed)
 
-    def publish_together(self, messages: Sequence[Message], publisher: Publisher | None, answers: SendAnswers) -> None:
+    def publish_together(self, messages: Sequence[Message], publisher: Publisher | None, answers: Answers) -> None:
         """The same for persistent messages that are all for one queue, and that the scheduler does not take."""
         destination, now_ms = messages[0].destination, self._host.now_ms()
         if destination is None:

@@ -30,7 +30,6 @@ from jdbcstore import (
     StoreError,
     TransientStoreError,
 )
-from jdbcstore.broker.answers import SendAnswers
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.delivery import Consumer, Delivery, Receiver
@@ -254,7 +253,7 @@ class World:
     def add_together(self, count: int) -> None:
         messages = [self._message() for _ in range(count)]
         self.answers.append(Answers(self, messages))
-        self.queue.add_together(messages, cast(SendAnswers, self.answers[-1]))
+        self.queue.add_together(messages, self.answers[-1])
 
     def take_place(self) -> None:
         """The next message that goes to this lane has its place in the tail before it is submitted."""

@@ -16,6 +16,7 @@ from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
+from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, NoSuchDestination, ProtocolError
 from jdbcstore.identifiers import MessageId, ProducerId
@@ -28,6 +29,30 @@ __all__ = ["ClientProducer"]
 #: gathered the thread that commits would have nothing to do.
 _GATHERED_MAX: Final = 32
 _GATHERED_BYTES_MAX: Final = 256 << 10
+
+
+class _Gathered:
+    """Messages to one queue that are going to be stored in one go.
+
+    Attributes:
+        messages, requests, sizes: what is sent, what is completed for each, and the bytes of each on its way to the
+            store.
+    """
+
+    __slots__ = ("messages", "requests", "sizes")
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.requests: list[object] = []
+        self.sizes: list[int] = []
+
+    def has_room_for(self, message: Message, size: int) -> bool:
+        """Whether another one may join them."""
+        return (
+            message.destination is self.messages[0].destination
+            and len(self.messages) < _GATHERED_MAX
+            and sum(self.sizes) + size <= _GATHERED_BYTES_MAX
+        )
 
 
 class ClientProducer:
@@ -54,10 +79,8 @@ class ClientProducer:
         self._names_user = broker.options.populate_jmsx_user_id
         self._producer = ProducerId(client.connection_id, 1, -1)
         self._sent = 0
-        #: What is going to be stored in one go, all for one queue; what is completed for each, and its bytes.
-        self.gathered: list[Message] = []
-        self._gathered_requests: list[object] = []
-        self._gathered_sizes: list[int] = []
+        #: What is going to be stored in one go; None if nothing is.
+        self.gathered: _Gathered | None = None
         #: Makes the answer to a message.
         self._answer: Callable[..., Answer] = SendAnswer
         #: Producers that the store could not be asked about.
@@ -116,8 +139,7 @@ class ClientProducer:
             NotAuthorized: the client may not send there.
             ProtocolError: there is no such transaction, or it is full; or the destination cannot be sent to.
         """
-        if self.gathered:
-            self.settle()
+        self.settle()
         destination = message.destination
         if destination is None:
             raise ValueError("a message needs a destination before it can be sent")
@@ -160,18 +182,19 @@ class ClientProducer:
         message for itself. `settle` does that. It has to be called before the next request of another kind, and when
         all that has arrived at once is done; not if nothing is `gathered`."""
         gathered, size = self.gathered, message.size + WRITE_BYTES
-        is_next = bool(gathered) and message.destination is gathered[0].destination
-        is_full = len(gathered) >= _GATHERED_MAX or sum(self._gathered_sizes) + size > _GATHERED_BYTES_MAX
-        if gathered and (is_full or not is_next):
+        if gathered is not None and not gathered.has_room_for(message, size):
             self.settle()
-        if not self._is_plain(message) or not (is_next or self._may_gather(message.destination)):
+            gathered = None
+        if not self._is_plain(message) or not (gathered is not None or self._may_gather(message.destination)):
             self.send(message, request)
             return
         if self._names_user:
             self._name_user(message)
-        self.gathered.append(message)
-        self._gathered_requests.append(request)
-        self._gathered_sizes.append(size)
+        if gathered is None:
+            gathered = self.gathered = _Gathered()
+        gathered.messages.append(message)
+        gathered.requests.append(request)
+        gathered.sizes.append(size)
 
     def _is_plain(self, message: Message) -> bool:
         """Whether there is nothing to be done with a message but to store it where it is sent to."""
@@ -193,10 +216,11 @@ class ClientProducer:
         return True
 
     def settle(self) -> None:
-        """Store what was gathered."""
-        messages, self.gathered = self.gathered, []
-        requests, self._gathered_requests = self._gathered_requests, []
-        sizes, self._gathered_sizes = self._gathered_sizes, []
+        """Store what was gathered, if anything was."""
+        gathered, self.gathered = self.gathered, None
+        if gathered is None:
+            return
+        messages, requests, sizes = gathered.messages, gathered.requests, gathered.sizes
         if len(messages) == 1:
             self._broker.publish(messages[0], self._client, self._answer(self._client, requests[0], sizes[0]))
         else:
@@ -229,8 +253,7 @@ class ClientProducer:
         Raises:
             NotAuthorized, ProtocolError: as `send`; or the number may not come now.
         """
-        if self.gathered:
-            self.settle()
+        self.settle()
         producer_id, sequence = number
         among = self._transactions.get(transaction)
         if (failure := self.failure_of((producer_id,))) is not None:
@@ -342,3 +365,8 @@ class ClientProducer:
         self._client.hold()
         self._broker.producers.learn(unknown, learned)
         return True
+
+
+@subject.register
+def _subject(gathered: _Gathered) -> str:
+    return f"SEND {gathered.messages[0].destination}"

@@ -409,15 +409,15 @@ class Lane:
         return (
             not self._unpaged
             and not self._reading
-            and (len(self.window) + count <= self._paged_max or self._may_keep_more(size))
+            and (len(self.window) + count <= self._paged_max or self._may_keep_more(size, count))
             and (self._window_bytes + size <= self._window_bytes_max or not self.window)
             and self.memory.has_room(size)
         )
 
-    def _may_keep_more(self, size: int) -> bool:
-        """Whether a message may stay in memory that a page could bring as well: nobody else is short of it then, and
+    def _may_keep_more(self, size: int, count: int) -> bool:
+        """Whether messages may stay in memory that a page could bring as well: nobody else is short of it then, and
         nobody takes messages out of the middle of a long window."""
-        is_long = len(self.window) >= self._broker.options.window_messages_max
+        is_long = len(self.window) + count > self._broker.options.window_messages_max
         return not is_long and not self.queue.selections and self.memory.has_plenty(size)
 
     def _waits_for_spool(self) -> bool:

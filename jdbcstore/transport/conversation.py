@@ -210,7 +210,7 @@ class Conversation(ABC, Generic[E]):
             data = b""
             if perf_counter() > deadline_s:
                 break
-        if client.consumers.acknowledged or client.producer.gathered:
+        if client.consumers.acknowledged or client.producer.gathered is not None:
             self._do(type(self)._settle, None)
         if self._has_unheard and not client.is_held:
             self._listen_again()
@@ -232,7 +232,7 @@ class Conversation(ABC, Generic[E]):
                 self._unheard += [event, *remaining]
                 return
             if (client.consumers.acknowledged and not is_ack) or (
-                client.producer.gathered and event.__class__ is not self._GATHERED
+                client.producer.gathered is not None and event.__class__ is not self._GATHERED
             ):
                 self._do(type(self)._settle, None)  # before what the client said after it
                 if client.is_held:
@@ -255,8 +255,7 @@ class Conversation(ABC, Generic[E]):
 
     def _settle(self, _: None) -> None:
         client = self.client
-        if client.producer.gathered:
-            client.producer.settle()
+        client.producer.settle()
         if client.consumers.acknowledged:
             client.consumers.settle()
 

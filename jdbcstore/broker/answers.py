@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from jdbcstore.broker.delivery import Delivery
 
-__all__ = ["AcknowledgementAnswer", "Asker", "SendAnswer"]
+__all__ = ["AcknowledgementAnswer", "Asker", "SendAnswer", "SendAnswers"]
 
 #: What an acknowledgement counts among the uncommitted bytes of its connection.
 _ACKNOWLEDGEMENT_BYTES: Final = 512
@@ -17,8 +17,11 @@ _ACKNOWLEDGEMENT_BYTES: Final = 512
 class Asker(Protocol):
     """The client that an answer is for."""
 
-    def asked(self, size: int) -> None:
-        """So many bytes are on their way to the store."""
+    def asked(self, size: int, count: int = 1) -> None:
+        """So many bytes are on their way to the store; so many answers are due."""
+
+    def stored(self, size: int, requests: Sequence[object], seconds: float) -> None:
+        """The store has several messages, which took so long."""
 
     def answered(self, size: int, request: object, error: BaseException | None, seconds: float | None = None) -> None:
         """The store has answered; `seconds` is how long a message or a commit took."""
@@ -50,6 +53,33 @@ class SendAnswer:
                 self._undo()
         finally:
             self._client.answered(self._size, self._request, error, perf_counter() - self._began_s)
+
+
+class SendAnswers:
+    """The `Answers` to messages that are stored in one go, each for itself.
+
+    Args:
+        client: who asked.
+        requests: what is completed, for each message.
+        sizes: bytes that each has on its way to the store until then.
+    """
+
+    __slots__ = ("_began_s", "_client", "_requests", "_sizes")
+
+    def __init__(self, client: Asker, requests: Sequence[object], sizes: Sequence[int]) -> None:
+        self._client = client
+        self._requests = requests
+        self._sizes = sizes
+        self._began_s = perf_counter()
+        client.asked(sum(sizes), len(sizes))
+
+    def stored(self) -> None:
+        """As `Answers.stored`."""
+        self._client.stored(sum(self._sizes), self._requests, perf_counter() - self._began_s)
+
+    def answered(self, place: int, error: BaseException | None) -> None:
+        """As `Answers.answered`."""
+        self._client.answered(self._sizes[place], self._requests[place], error, perf_counter() - self._began_s)
 
 
 class AcknowledgementAnswer:

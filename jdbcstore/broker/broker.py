@@ -204,8 +204,8 @@ class Broker:
         self._router = router = Router(self, self.scheduler, self.virtual_topics, dead_letters)
         self.prepared_jobs = PreparedJobs(self, self.scheduler)
         self.in_doubt = InDoubt(self, router, self.prepared_jobs)
-        self.publish, self.commit, self.preparing, self.move = (
-            router.publish,
+        self.publish, self.publish_together = router.publish, router.publish_together
+        self.commit, self.preparing, self.move = (
             router.commit,
             router.preparing,
             router.move,

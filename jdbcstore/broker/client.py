@@ -35,6 +35,7 @@ A request that is refused at once *raises* a `JdbcStoreError` instead, and nothi
 `producer.send`               a message to queue or topic, also to several (composite), scheduled, or in a transaction
 `producer.send_numbered`      the same for a producer that numbers its messages, which are stored once however often
                               they come
+`producer.gather`             a message outside of transactions; those that arrive together are stored in one go
 `consumers.subscribe`         queues, topics, wildcards, durable subscriptions, browsers: `SubscriptionRequest`
 `consumers.unsubscribe`       end a subscription; what it has goes back
 `consumers.pull`              a message for a consumer whose prefetch is 0
@@ -54,7 +55,8 @@ acknowledgements are collected, so that those that arrive together are one write
 first request that is none, and when all that has arrived at once is done; `consumers.acknowledged` tells whether there
 is anything to settle, and `settle` is not called when there is not. `acknowledge` settles by itself what is more than
 `ACKNOWLEDGED_MAX`, and what has a request: that answers for all that was collected, so who waits for the commit of a
-collected one gives a request to `settle`. Only what is pending may be acknowledged or rejected, which is what the
+collected one gives a request to `settle`. The same holds for messages if they are given to `producer.gather`:
+`producer.gathered` and `producer.settle`. Only what is pending may be acknowledged or rejected, which is what the
 transport has to know: ``consumer.unacknowledged.get(delivery.key) is delivery``, or its `DeliveryNames`.
 
 **Flow control.** When the client has to wait (for the store, for slow subscribers, for memory, for a request that takes

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
+from typing import Final
 
-from jdbcstore.broker.answers import SendAnswer
+from jdbcstore.broker.answers import SendAnswer, SendAnswers
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.delivery import Answer
@@ -15,12 +16,43 @@ from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
+from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, NoSuchDestination, ProtocolError
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 
 __all__ = ["ClientProducer"]
+
+
+#: How many messages that arrive together become one write, and their bytes; one alone may have more. While more were
+#: gathered the thread that commits would have nothing to do.
+_GATHERED_MAX: Final = 32
+_GATHERED_BYTES_MAX: Final = 256 << 10
+
+
+class _Gathered:
+    """Messages to one queue that are going to be stored in one go.
+
+    Attributes:
+        messages, requests, sizes: what is sent, what is completed for each, and the bytes of each on its way to the
+            store.
+    """
+
+    __slots__ = ("messages", "requests", "sizes")
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.requests: list[object] = []
+        self.sizes: list[int] = []
+
+    def has_room_for(self, message: Message, size: int) -> bool:
+        """Whether another one may join them."""
+        return (
+            message.destination is self.messages[0].destination
+            and len(self.messages) < _GATHERED_MAX
+            and sum(self.sizes) + size <= _GATHERED_BYTES_MAX
+        )
 
 
 class ClientProducer:
@@ -47,6 +79,8 @@ class ClientProducer:
         self._names_user = broker.options.populate_jmsx_user_id
         self._producer = ProducerId(client.connection_id, 1, -1)
         self._sent = 0
+        #: What is going to be stored in one go; None if nothing is.
+        self.gathered: _Gathered | None = None
         #: Makes the answer to a message.
         self._answer: Callable[..., Answer] = SendAnswer
         #: Producers that the store could not be asked about.
@@ -105,6 +139,7 @@ class ClientProducer:
             NotAuthorized: the client may not send there.
             ProtocolError: there is no such transaction, or it is full; or the destination cannot be sent to.
         """
+        self.settle()
         destination = message.destination
         if destination is None:
             raise ValueError("a message needs a destination before it can be sent")
@@ -142,6 +177,55 @@ class ClientProducer:
         else:
             self._broker.commit(singles, [], self._client, answer)
 
+    def gather(self, message: Message, request: object) -> None:
+        """As `send`, outside of transactions; what comes one after the other for one queue is stored in one go, each
+        message for itself. `settle` does that. It has to be called before the next request of another kind, and when
+        all that has arrived at once is done; not if nothing is `gathered`."""
+        gathered, size = self.gathered, message.size + WRITE_BYTES
+        if gathered is not None and not gathered.has_room_for(message, size):
+            self.settle()
+            gathered = None
+        if not self._is_plain(message) or not (gathered is not None or self._may_gather(message.destination)):
+            self.send(message, request)
+            return
+        if self._names_user:
+            self._name_user(message)
+        if gathered is None:
+            gathered = self.gathered = _Gathered()
+        gathered.messages.append(message)
+        gathered.requests.append(request)
+        gathered.sizes.append(size)
+
+    def _is_plain(self, message: Message) -> bool:
+        """Whether there is nothing to be done with a message but to store it where it is sent to."""
+        is_answered = self._statistics is not None and message.reply_to is not None
+        return message.persistent and not is_answered and not self._broker.scheduler.takes(message)
+
+    def _may_gather(self, destination: Destination | None) -> bool:
+        """Whether what is sent to a destination is stored in one queue. Raises as `send`."""
+        if (
+            destination is None
+            or not destination.is_queue
+            or destination.is_composite
+            or destination.is_temporary
+            or self._broker.scheduler.is_management(destination)
+        ):
+            return False
+        self._check_send(destination)
+        self._division.check_targets(destination)
+        return True
+
+    def settle(self) -> None:
+        """Store what was gathered, if anything was."""
+        gathered, self.gathered = self.gathered, None
+        if gathered is None:
+            return
+        messages, requests, sizes = gathered.messages, gathered.requests, gathered.sizes
+        if len(messages) == 1:
+            self._broker.publish(messages[0], self._client, self._answer(self._client, requests[0], sizes[0]))
+        else:
+            self._broker.publish_together(messages, self._client, SendAnswers(self._client, requests, sizes))
+
     def _prepare(self, singles: list[Message], commit: Callable[..., object]) -> None:
         """Make what is stored for a message ready in slices, then store it."""
         prepared = Prepared()
@@ -169,6 +253,7 @@ class ClientProducer:
         Raises:
             NotAuthorized, ProtocolError: as `send`; or the number may not come now.
         """
+        self.settle()
         producer_id, sequence = number
         among = self._transactions.get(transaction)
         if (failure := self.failure_of((producer_id,))) is not None:
@@ -280,3 +365,8 @@ class ClientProducer:
         self._client.hold()
         self._broker.producers.learn(unknown, learned)
         return True
+
+
+@subject.register
+def _subject(gathered: _Gathered) -> str:
+    return f"SEND {gathered.messages[0].destination}"

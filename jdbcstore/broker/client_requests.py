@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from jdbcstore.broker.access import Access
 from jdbcstore.broker.callbacks import ClientCallbacks
@@ -170,9 +170,10 @@ class ClientRequests:
         if (request is not None or error is not None) and self.phase is not Phase.CLOSED:
             self.callbacks.completed(request, error, is_fatal=is_fatal)
 
-    def asked(self, size: int) -> None:
-        """So many bytes are on their way to the store; beyond the limit the client has to wait."""
-        self._answers_due += 1
+    def asked(self, size: int, count: int = 1) -> None:
+        """So many bytes are on their way to the store, and so many answers are due; beyond the limit of bytes the
+        client has to wait."""
+        self._answers_due += count
         self._uncommitted_bytes += size
         self.memory.uncommitted += size
         if not self._is_over_uncommitted and self._uncommitted_bytes > self._uncommitted_bytes_max:
@@ -198,14 +199,35 @@ class ClientRequests:
         """
         if seconds is not None:
             self._broker.latencies.send.add(seconds)
+        self._free(size)
+        if request is not None or error is not None:
+            self.complete(request, error)
+        self._count_answers(1)
+
+    def stored(self, size: int, requests: Sequence[object], seconds: float) -> None:
+        """The store has several messages.
+
+        Args:
+            size: bytes of all that were on their way until now.
+            requests: what is completed, for each; None for none.
+            seconds: how long they took.
+        """
+        self._broker.latencies.send.add(seconds, len(requests))
+        self._free(size)
+        for request in requests:
+            self.complete(request)
+        self._count_answers(len(requests))
+
+    def _free(self, size: int) -> None:
+        """So many bytes are not on their way to the store any more."""
         self._uncommitted_bytes -= size
         self.memory.uncommitted -= size
         if self._is_over_uncommitted and self._uncommitted_bytes <= self._uncommitted_bytes_max // 2:
             self._is_over_uncommitted = False
             self.let_go()
-        if request is not None or error is not None:
-            self.complete(request, error)
-        self._answers_due -= 1
+
+    def _count_answers(self, count: int) -> None:
+        self._answers_due -= count
         if not self._answers_due and self._waits_for_answers:
             self._waits_for_answers = False
             self.let_go()

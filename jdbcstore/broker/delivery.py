@@ -22,6 +22,7 @@ from jdbcstore.store.contract import MessageStore
 
 __all__ = [
     "Answer",
+    "Answers",
     "Consumer",
     "Delivery",
     "DeliveryAnswer",
@@ -39,6 +40,17 @@ __all__ = [
 Answer: TypeAlias = Callable[[BaseException | None], None]
 #: The same for some of the deliveries that were asked about; told once of each.
 DeliveryAnswer: TypeAlias = Callable[[Sequence["Delivery"], BaseException | None], None]
+
+
+class Answers(Protocol):
+    """Told once how the writes of several messages ended: by one `stored`, or by `answered` for each."""
+
+    def stored(self) -> None:
+        """All of them are stored."""
+
+    def answered(self, place: int, error: BaseException | None) -> None:
+        """What became of one of them."""
+
 
 _by_sent: Final = attrgetter("sent")
 #: The credit of a consumer that is closed.

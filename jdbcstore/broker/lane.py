@@ -68,6 +68,7 @@ from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreClosed
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, MessageStore, Page
+from jdbcstore.store.refusals import Refusals
 
 __all__ = ["Lane", "LaneQueue"]
 
@@ -292,7 +293,7 @@ class Lane:
         Raises:
             JdbcStoreError: the store refuses the message; nothing was done.
         """
-        if self._memory_first and (self._has_room(message) or self._waits_for_spool()):
+        if self._memory_first and (self._has_room(message.size) or self._waits_for_spool()):
             delivery = Delivery(message, self, self.queue.next_order())
             self._enter(delivery)
             return None, delivery
@@ -300,13 +301,37 @@ class Lane:
         completion = store.add_message(message)
         return completion, self.admit(message, visible=visible)
 
+    def add_together(
+        self, messages: Sequence[Message], *, visible: bool
+    ) -> tuple[Completion[Refusals], list[Delivery | None]] | None:
+        """Store several messages in one go; otherwise as `add`, for each.
+
+        Returns:
+            As `add`, with what `added` has to be told for each message. None if the store does not take them so:
+            nothing was done.
+
+        Raises:
+            JdbcStoreError: the store refuses one; nothing was done.
+        """
+        store = self._store or self.store
+        completion = store.add_messages(messages)
+        if completion is None:
+            return None
+        if not self._has_room(sum([message.size for message in messages]), len(messages)):
+            return completion, [self.admit(message, visible=visible) for message in messages]
+        order = self.queue.next_order
+        deliveries = [Delivery(message, self, order(), stored=True, visible=visible) for message in messages]
+        self._enter_together(deliveries)
+        self._position = deliveries[-1].message_id.broker_sequence_id
+        return completion, [*deliveries]
+
     def admit(self, message: Message, *, visible: bool) -> Delivery | None:
         """Take note of a message whose write has just been submitted (rule 1).
 
         Returns:
             Its delivery if it entered the window, None if it joined the tail. `added` wants it back.
         """
-        if not self._memory_first and self._has_room(message):
+        if not self._memory_first and self._has_room(message.size):
             delivery = Delivery(message, self, self.queue.next_order(), stored=True, visible=visible)
             self._enter(delivery)
             self._position = delivery.message_id.broker_sequence_id
@@ -369,22 +394,30 @@ class Lane:
                 self.queue.drop(delivery)
             self.queue.wake()
 
-    def _has_room(self, message: Message) -> bool:
-        size = message.size
+    def all_added(self, deliveries: Iterable[Delivery | None]) -> None:
+        """The store has several messages; instead of `added`, for each."""
+        for delivery in deliveries:
+            if delivery is not None and delivery.visible:
+                delivery.durable = True
+            else:
+                self.added(delivery, None)
+
+    def _has_room(self, size: int, count: int = 1) -> bool:
+        """Whether so many messages of this size may enter the window now."""
         if self._store is None and not self._memory_first:
             self.store  # noqa: B018  # opening it finds out how long the tail is
         return (
             not self._unpaged
             and not self._reading
-            and (len(self.window) < self._paged_max or self._may_keep_more(size))
+            and (len(self.window) + count <= self._paged_max or self._may_keep_more(size, count))
             and (self._window_bytes + size <= self._window_bytes_max or not self.window)
             and self.memory.has_room(size)
         )
 
-    def _may_keep_more(self, size: int) -> bool:
-        """Whether a message may stay in memory that a page could bring as well: nobody else is short of it then, and
+    def _may_keep_more(self, size: int, count: int) -> bool:
+        """Whether messages may stay in memory that a page could bring as well: nobody else is short of it then, and
         nobody takes messages out of the middle of a long window."""
-        is_long = len(self.window) >= self._broker.options.window_messages_max
+        is_long = len(self.window) + count > self._broker.options.window_messages_max
         return not is_long and not self.queue.selections and self.memory.has_plenty(size)
 
     def _waits_for_spool(self) -> bool:

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
+from typing import TypeAlias
 
-from jdbcstore.broker.delivery import Answer, Consumer, Delivery, by_lane
+from jdbcstore.broker.delivery import Answer, Answers, Consumer, Delivery, by_lane
 from jdbcstore.broker.delivery_counts import DeliveryCounts
 from jdbcstore.broker.destination_host import DestinationHost
 from jdbcstore.broker.dispatch import Dispatch
@@ -37,11 +38,17 @@ from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import PRIORITY_LEVELS, MessageStore
+from jdbcstore.store.refusals import NOTHING_REFUSED, Refusals
 
 __all__ = ["Queue"]
 
 log = logging.getLogger(__name__)
+
+
+#: Messages that are being stored in one go, with what `Lane.added` has to be told for each.
+_Together: TypeAlias = tuple[Lane, Completion[Refusals], Sequence[Message], Sequence[Delivery | None], Answers]
 
 
 class Queue:
@@ -193,6 +200,40 @@ class Queue:
             answer(None)
         else:
             self._broker.completions.expect(completion, self._added, (lane, delivery, answer))
+
+    def add_together(self, messages: Sequence[Message], answers: Answers) -> None:
+        """Store persistent messages in one go, if that can be done, and offer them; otherwise as `add`, for each."""
+        lanes, added = self.contents.persistent, None
+        if len(lanes) == 1 and not self.is_advising:
+            visible = self._broker.options.concurrent_store_and_dispatch_queues
+            with suppress(JdbcStoreError):  # which concerns one, as a rule; it is told below
+                added = lanes[0].add_together(messages, visible=visible)
+        if added is None:
+            for place, message in enumerate(messages):
+                self.add(message, partial(answers.answered, place))
+            return
+        self.enqueued += len(messages)
+        completion, deliveries = added
+        self._broker.completions.expect(
+            completion, self._added_together, (lanes[0], completion, messages, deliveries, answers)
+        )
+
+    def _added_together(self, together: _Together, error: BaseException | None) -> None:
+        lane, completion, messages, deliveries, answers = together
+        refusals = completion.result() if error is None else NOTHING_REFUSED
+        if error is None and not refusals:
+            try:
+                lane.all_added(deliveries)
+            finally:
+                answers.stored()
+            return
+        outcomes = [error or _refusal(refusals, message) for message in messages]
+        try:
+            for delivery, outcome in zip(deliveries, outcomes, strict=True):
+                lane.added(delivery, outcome)
+        finally:
+            for place, outcome in enumerate(outcomes):
+                answers.answered(place, outcome)
 
     def _added(self, subject: tuple[Lane, Delivery | None, Answer], error: BaseException | None) -> None:
         lane, delivery, answer = subject
@@ -418,3 +459,7 @@ class Queue:
 @subject.register
 def _subject(queue: Queue) -> str:
     return str(queue.destination)
+
+
+def _refusal(refusals: Refusals, message: Message) -> JdbcStoreError | None:
+    return None if message.message_id is None else refusals.get(message.message_id.broker_sequence_id)

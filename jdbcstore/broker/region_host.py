@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final, Protocol
 
-from jdbcstore.broker.delivery import Answer, Delivery
+from jdbcstore.broker.delivery import Answer, Answers, Delivery
 from jdbcstore.broker.destination_host import DestinationHost
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.queue import Queue
@@ -84,6 +84,9 @@ class RegionHost(DestinationHost, Protocol):
 
     def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
         """Give a message to its queue or topic, or keep it for later, and answer when it is safe there."""
+
+    def publish_together(self, messages: Sequence[Message], publisher: Publisher | None, answers: Answers) -> None:
+        """The same for persistent messages that are all for one queue, and that are not for later."""
 
     def commit(
         self,

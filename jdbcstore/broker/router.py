@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
-from jdbcstore.broker.delivery import Answer, Delivery, DeliveryAnswer
+from jdbcstore.broker.delivery import Answer, Answers, Delivery, DeliveryAnswer
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.durable import SubscriptionStore, settlements
 from jdbcstore.broker.host import Host
@@ -105,6 +105,21 @@ class Router:
             copies = whole.following(self._virtual_topics.copies(message))
             published = partial(self._publish, message, publisher, whole)
             self._publications.publish(copies, count, publisher, published, whole.followed)
+
+    def publish_together(self, messages: Sequence[Message], publisher: Publisher | None, answers: Answers) -> None:
+        """The same for persistent messages that are all for one queue, and that the scheduler does not take."""
+        destination, now_ms = messages[0].destination, self._host.now_ms()
+        if destination is None:
+            raise ValueError("a message needs a destination before it can be published")
+        if any(0 < message.expiration < now_ms for message in messages):
+            for place, message in enumerate(messages):
+                self._publish(message, publisher, partial(answers.answered, place))
+            return
+        try:
+            self._host.queue(destination).add_together(messages, answers)
+        except JdbcStoreError as error:  # there is no such queue, and nothing was done
+            for place in range(len(messages)):
+                answers.answered(place, error)
 
     def _publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
         """Give a message to its queue or topic. What these refuse is answered, never raised: who asks may be gone."""

@@ -67,6 +67,10 @@ class TracedProducer(ClientProducer):
 
         return self._ending(lambda: super(TracedProducer, self).send_numbered(number, traced, request, transaction))
 
+    def gather(self, message: Message, request: object) -> None:
+        """As `ClientProducer.send`: each message has its own spans."""
+        self.send(message, request)
+
     def _ending(self, sending: Callable[[], _T]) -> _T:
         """Send; a span that no answer ends ends with that."""
         try:

@@ -34,6 +34,7 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.intake import IntakeStore, SupportsIntake, TakenIn, WaitingLoad
 from jdbcstore.store.jobs import FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
 from jdbcstore.store.lease import Lease, LockerOptions
+from jdbcstore.store.refusals import Refusals
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Page",
     "PersistenceAdapter",
     "PreparedTransaction",
+    "Refusals",
     "ScheduledJob",
     "SupportsIntake",
     "SupportsLocking",
@@ -165,6 +167,22 @@ class MessageStore(ABC):
             MessageTooLarge, CodecError: this message can never be stored. Nothing was done.
             StoreClosed: the adapter is stopped.
         """
+
+    def add_messages(self, messages: Sequence[Message]) -> Completion[Refusals] | None:
+        """Store several messages in one go, at a part of the cost of as many `add_message`. It is no transaction: a
+        message that cannot be stored does not keep the others from it.
+
+        Args:
+            messages: at least one; as `add_message`, in this order.
+
+        Returns:
+            Why some are not stored, by their sequences, once the others are durable; it fails if none is stored. None
+            if this store does not take these in one go: nothing was done, add them one by one.
+
+        Raises:
+            As `add_message`, because of any of them. Nothing was done.
+        """
+        return None
 
     def prepare(self, message: Message) -> object:
         """Do ahead what adding a message costs, for `PersistenceAdapter.commit_together`. Nothing is stored.

@@ -9,7 +9,8 @@ Who learns what, and when:
 
 * **Stored.** Completions are resolved after the batch is durable, in the order of submission, never before.
 * **A bad write fails alone.** The store says which one it is (`GroupCommit.refuse`), or the batch is halved until the
-  culprit stands alone; its neighbours are committed, in their order. Nothing is visible of a batch that failed.
+  culprit stands alone; its neighbours are committed, in their order. Nothing is visible of a batch that failed. A unit
+  of messages that need not be stored together (`Unit.divided`) is halved likewise.
 * **What follows a write that failed fails, too.** Batches, and their halves, are tried in their order, so its outcome
   is known by then.
 * **A full disk fails what needs room.** Removes that were in the same batch are committed: they make some.
@@ -30,9 +31,9 @@ import logging
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import perf_counter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from jdbcstore.errors import (
     JdbcStoreError,
@@ -80,8 +81,8 @@ class Unit(ABC):
 
     @property
     @abstractmethod
-    def may_cancel(self) -> int:
-        """The number of the message that this adds, if the remove of that message may cancel it; 0 if not."""
+    def may_cancel(self) -> Sequence[int]:
+        """The numbers of those messages that this adds and that their removes may cancel."""
 
     @property
     @abstractmethod
@@ -104,8 +105,17 @@ class Unit(ABC):
         """About how many bytes it takes to the store."""
 
     @abstractmethod
-    def cancel(self) -> None:
-        """Do not add the message any more: its remove came while this was waiting."""
+    def cancel(self, numbers: Collection[int]) -> None:
+        """Do not add these messages any more: their remove came while this was waiting."""
+
+    @property
+    def count(self) -> int:
+        """How many writes of callers it stands for."""
+        return 1
+
+    def divided(self) -> Sequence[Unit]:
+        """Its parts, as units that answer in its place, if each may be stored without the others; else none."""
+        return ()
 
     def fail(self, error: JdbcStoreError) -> None:
         """Tell that it is not, or that nobody knows."""
@@ -123,7 +133,7 @@ U = TypeVar("U", bound=Unit)
 
 
 class BatchLimits(NamedTuple):
-    """How much one batch may be; a unit is never divided, so one always fits.
+    """How much one batch may be; one unit always fits.
 
     Args:
         weight_max: of the weights of its units.
@@ -405,16 +415,18 @@ class GroupCommit(Generic[U]):
         else:
             self._take_out(batches)
             self.numbers.seconds.add(perf_counter() - began_s)
-            self.numbers.writes.add(len(batch))
+            self.numbers.writes.add(sum([unit.count for unit in batch]))
             self._tell(batch, settle)
 
     def _divide(self, batches: list[list[U]], batch: list[U], error: StoreError) -> None:
         """A batch has failed: try parts of it if that may help, else fail it."""
-        if len(batch) > 1 and self._target.fails_alone(error):
-            middle = len(batch) // 2
-            self._take_out(batches, batch[:middle], batch[middle:])
-            self.numbers.failures += 1
-            return
+        if self._target.fails_alone(error):
+            parts = batch if len(batch) > 1 else cast("list[U]", batch[0].divided())
+            if parts:
+                middle = len(parts) // 2
+                self._take_out(batches, *filter(None, (parts[:middle], parts[middle:])))
+                self.numbers.failures += 1
+                return
         # What makes room is done also when there is none.
         removing = [unit for unit in batch if not unit.takes_room] if isinstance(error, StoreFull) else []
         failed = [unit for unit in batch if unit.takes_room] if removing else batch

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from jdbcstore.errors import StoreClosed, StoreError
@@ -21,11 +21,11 @@ class Submitted(Protocol):
     """What a write has to know and to do."""
 
     @property
-    def may_cancel(self) -> int:
-        """The number of the message that this adds, if the remove of that message may cancel it; 0 if not."""
+    def may_cancel(self) -> Sequence[int]:
+        """The numbers of those messages that this adds and that their removes may cancel."""
 
-    def cancel(self) -> None:
-        """Add nothing."""
+    def cancel(self, numbers: Collection[int]) -> None:
+        """Do not add these."""
 
     def fail(self, error: StoreError) -> None:
         """Tell that it is not done."""
@@ -62,8 +62,9 @@ class WriteQueue(Generic[W]):
         """
         if self.is_closed:
             self._require_open()
-        if self._cancels and (number := write.may_cancel):
-            self._adds[number] = write
+        if self._cancels:
+            for number in write.may_cancel:
+                self._adds[number] = write
         self._queue.put(write)
         if self._refusal is not None:
             self._refuse_late()
@@ -85,9 +86,10 @@ class WriteQueue(Generic[W]):
             waiting = {number: adds[number] for number in numbers if number in adds} if adds else {}
             left = [number for number in numbers if number not in waiting] if waiting else numbers
             self._queue.put(remove(left))  # though it be empty: it is answered behind the adds
-            for number, add in waiting.items():
+            for number in waiting:
                 del adds[number]
-                add.cancel()  # it stays in the queue, and is answered in its place
+            for add in set(waiting.values()):  # they stay in the queue, and are answered in their places
+                add.cancel(waiting.keys())
         self._refuse_late()
 
     def _require_open(self) -> None:
@@ -119,9 +121,10 @@ class WriteQueue(Generic[W]):
         return self._taken(write)
 
     def _taken(self, write: W | None) -> W | None:
-        if write is not None and (number := write.may_cancel):
+        if write is not None and (numbers := write.may_cancel):
             with self._cancelling:
-                self._adds.pop(number, None)
+                for number in numbers:
+                    self._adds.pop(number, None)
         return write
 
     # -- the end -------------------------------------------------------------------------------------------------

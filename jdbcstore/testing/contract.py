@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -111,6 +111,54 @@ class PersistenceAdapterContract:
         assert [_sequence(message) for message in _all(store)] == [first, second]
         store.remove_message(MessageId(PRODUCER, 1, first)).result(_WAIT_S)
         assert ([_sequence(message) for message in _all(store)], store.message_count) == ([second], 1)
+
+    # -- several in one go -----------------------------------------------------------------------------------------
+
+    def test_messages_that_are_added_in_one_go_come_in_their_order(self, store: MessageStore) -> None:
+        first, together, last = text_message(0), [text_message(number) for number in range(1, 9)], text_message(9)
+        added = [store.add_message(first), *_add_together(store, together), store.add_message(last)]
+        for completion in added:
+            completion.result(_WAIT_S)
+        given = list(map(_sequence, (first, *together, last)))
+        assert given == sorted(set(given))
+        found = _all(store)
+        assert list(map(_sequence, found)) == given
+        assert list(map(marshal, found)) == list(map(marshal, (first, *together, last)))
+        assert store.message_count == 10
+
+    def test_nothing_is_added_in_one_go_if_one_is_refused(self, store: MessageStore) -> None:
+        try:
+            added = store.add_messages([text_message(1), TextMessage(destination=Queue("TEST")), text_message(2)])
+        except (JdbcStoreError, ValueError):
+            added = None
+        assert added is None
+        assert store.message_count == 0
+        _add(store, 3)
+        assert _texts(store) == ["message 3"]
+
+    def test_removes_that_overtake_some_of_what_is_added_in_one_go_leave_the_rest(self, store: MessageStore) -> None:
+        for round_ in range(50):
+            messages = [text_message(4 * round_ + number) for number in range(4)]
+            added = _add_together(store, messages)
+            removed = [store.remove_message(_id(messages[1])), store.remove_message(*map(_id, messages[2:]))]
+            for completion in (*added, *removed):
+                completion.result(_WAIT_S)
+        assert _texts(store) == [f"message {4 * round_}" for round_ in range(50)]
+        assert store.message_count == 50
+
+    def test_many_producers_that_add_in_one_go_lose_and_reorder_nothing(self, store: MessageStore) -> None:
+        def produce(number: int) -> list[int]:
+            producer = ProducerId(f"ID:test-{number}", 1, 1)
+            messages = [text_message(n, producer_id=producer) for n in range(100)]
+            for completion in [one for n in range(0, 100, 10) for one in _add_together(store, messages[n : n + 10])]:
+                completion.result(_WAIT_S)
+            return list(map(_sequence, messages))
+
+        with ThreadPoolExecutor(8) as pool:
+            given = list(pool.map(produce, range(8)))
+        assert all(sequences == sorted(sequences) for sequences in given)
+        assert [_sequence(m) for m in _all(store)] == sorted(sequence for sequences in given for sequence in sequences)
+        assert store.message_count == 800
 
     # -- removing ------------------------------------------------------------------------------------------------
 
@@ -568,6 +616,12 @@ class DurablePersistenceAdapterContract(PersistenceAdapterContract):
 def _add(store: MessageStore, *numbers: int) -> None:
     for completion in [store.add_message(text_message(number)) for number in numbers]:
         completion.result(_WAIT_S)
+
+
+def _add_together(store: MessageStore, messages: Sequence[Message]) -> Sequence[Completion[Any]]:
+    """As a broker does: one by one if the store does not take them in one go."""
+    completion = store.add_messages(messages)
+    return list(map(store.add_message, messages)) if completion is None else [completion]
 
 
 def _all(store: MessageStore) -> Sequence[Message]:

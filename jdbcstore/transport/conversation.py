@@ -6,7 +6,7 @@
     bytes ◀─ write ◀─ talk ◀─ whatever there is to say
 
 Who is *held* is not heard: what he has said already waits in order. Acknowledgements that arrive together are one
-write: they are settled before whatever comes behind them, and at the end.
+write, and so may be messages: they are settled before whatever comes behind them, and at the end.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class Conversation(ABC, Generic[E]):
     _HANDLERS: ClassVar[Mapping[type[Any], Callable[[Any, Any], None]]]
     #: The events that acknowledge messages.
     _ACKS: ClassVar[Collection[type[Any]]]
+    #: The event whose messages may be gathered.
+    _GATHERED: ClassVar[type[Any] | None] = None
 
     def __init__(self, broker: Broker, wire: Wire, names: DeliveryNames, core: ProtocolCore) -> None:
         self._broker = broker
@@ -208,7 +210,7 @@ class Conversation(ABC, Generic[E]):
             data = b""
             if perf_counter() > deadline_s:
                 break
-        if client.consumers.acknowledged:
+        if client.consumers.acknowledged or client.producer.gathered is not None:
             self._do(type(self)._settle, None)
         if self._has_unheard and not client.is_held:
             self._listen_again()
@@ -229,7 +231,9 @@ class Conversation(ABC, Generic[E]):
             if is_late and is_ack:
                 self._unheard += [event, *remaining]
                 return
-            if client.consumers.acknowledged and not is_ack:
+            if (client.consumers.acknowledged and not is_ack) or (
+                client.producer.gathered is not None and event.__class__ is not self._GATHERED
+            ):
                 self._do(type(self)._settle, None)  # before what the client said after it
                 if client.is_held:
                     self._unheard += [event, *remaining]
@@ -250,7 +254,10 @@ class Conversation(ABC, Generic[E]):
             self._failed(error, event)  # no name here may keep it: it knows this frame, and would keep the message
 
     def _settle(self, _: None) -> None:
-        self.client.consumers.settle()
+        client = self.client
+        client.producer.settle()
+        if client.consumers.acknowledged:
+            client.consumers.settle()
 
     def _again(self, event: E) -> None:
         """The client has to wait, or its slice is over: this is heard later, before all that comes behind it."""

@@ -79,7 +79,7 @@ def test_the_watchdog_tells_what_holds_the_loop(
     def is_told() -> bool:
         client.publish("/queue/slow", "x")
         told = [record.getMessage() for record in caplog.records if "event loop held held_ms=" in record.getMessage()]
-        return any("SEND /queue/slow" in one and "client ID:" in one for one in told)
+        return any("SEND queue://slow" in one and "client ID:" in one for one in told)
 
     with caplog.at_level(logging.WARNING):
         wait_until(is_told, lambda: caplog.text)

@@ -74,6 +74,11 @@ def numbers(store: MessageStore) -> list[int]:
     return [_number(message) for message in page.messages]
 
 
+def _sequence(message: Message) -> int:
+    assert message.message_id is not None
+    return message.message_id.broker_sequence_id
+
+
 def _number(message: Message) -> int:
     assert message.message_id is not None
     return message.message_id.producer_sequence_id
@@ -113,6 +118,24 @@ def test_a_refused_message_fails_alone_and_its_neighbours_keep_their_order(datab
         assert not isinstance(outcomes[13], TransientStoreError)
         assert numbers(store) == [n for n in range(50) if n != 13]
         assert store.message_count == 49
+
+
+def test_refused_messages_that_were_added_with_others_fail_alone(database_url: str) -> None:
+    with opened(database_url) as (_, store):
+        refuse_thirteen(database_url)
+        messages = [text_message(n) for n in (11, 12, 13, 14, 13, 15)]
+        with one_batch():
+            first, together = store.add_message(text_message(1)), store.add_messages(messages)
+            last = store.add_messages([text_message(13)])
+        assert together is not None
+        assert last is not None
+        refusals = together.result(WAIT_S)
+        assert [n for n, message in enumerate(messages) if _sequence(message) in refusals] == [2, 4]
+        assert {type(error) for error in refusals.values()} == {type(last.exception(WAIT_S))}
+        assert isinstance(last.error, StoreError)
+        assert first.exception(WAIT_S) is None
+        assert numbers(store) == [1, 11, 12, 14, 15]
+        assert store.message_count == 5
 
 
 def test_an_atomic_unit_with_a_refused_message_fails_as_a_whole(database_url: str) -> None:

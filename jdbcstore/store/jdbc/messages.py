@@ -26,8 +26,9 @@ from jdbcstore.store.jdbc.column_text import require_column_text
 from jdbcstore.store.jdbc.rows import Container, MessageKey, MessageRow, Purge
 from jdbcstore.store.jdbc.store_host import StoreHost
 from jdbcstore.store.jdbc.topic_work import TopicWork
-from jdbcstore.store.jdbc.writes import Write
+from jdbcstore.store.jdbc.writes import Adds, Write
 from jdbcstore.store.message_checks import require_id, require_size
+from jdbcstore.store.refusals import Refusals
 
 __all__ = ["JdbcMessageStore", "PageRow", "PreparedRow", "Reach", "producer_text"]
 
@@ -60,10 +61,6 @@ class PageRow(NamedTuple):
     length: int | None
     blob: bytes | None
     level: int | None
-
-    @property
-    def is_long(self) -> bool:
-        return self.blob is None and self.length is not None
 
 
 class Reach(NamedTuple):
@@ -109,6 +106,13 @@ class JdbcMessageStore(MessageStore):
         with adapter.order:
             row = self.row_of(message)
             adapter.writer.submit(Write(completion, row[0], adds=(row,), counts=(self.added,)))
+        return completion
+
+    def add_messages(self, messages: Sequence[Message]) -> Completion[Refusals] | None:
+        adapter = self._adapter
+        completion: Completion[Refusals] = Completion()
+        with adapter.order:
+            adapter.writer.submit(Adds(completion, [self.row_of(message) for message in messages], self.container))
         return completion
 
     def work_of(self, row: MessageRow) -> tuple[TopicWork, ...]:
@@ -233,21 +237,26 @@ class JdbcMessageStore(MessageStore):
         with self._adapter.reading() as connection:
             rows = self._rows_behind(connection, cursor, messages_max, inline_bytes, probe)
             rows = _fitting(rows, messages_max, bytes_max)
-            blobs = self._long_blobs(connection, [row.id for row in rows if row.is_long])
-        positions = list(cursor.positions)
+            blobs = self._long_blobs(connection, [id for id, length, blob, _ in rows if blob is None is not length])
         messages: list[Message] = []
         unreadable: list[tuple[int, CodecError]] = []
-        for row in rows:
-            positions[self._slot(row.level)] = row.id
-            if row.is_long and row.id not in blobs:
+        for id, length, blob, _ in rows:
+            if blob is None is not length and (blob := blobs.get(id)) is None:
                 continue  # removed since
             try:
-                messages.append(_message_of(row.id, blobs.get(row.id, row.blob)))
+                messages.append(_message_of(id, blob))
             except CodecError as error:
-                unreadable.append((row.id, error))
+                unreadable.append((id, error))
+        return Page(messages, self._behind(cursor, rows), unreadable)
+
+    def _behind(self, cursor: Cursor, rows: Sequence[PageRow]) -> Cursor:
+        """The place behind the rows of a page."""
         if not self.prioritized:
-            positions = [positions[0]] * PRIORITY_LEVELS
-        return Page(messages, Cursor(tuple(positions)), unreadable)
+            return Cursor.after(rows[-1].id if rows else cursor.positions[0])
+        positions = list(cursor.positions)
+        for row in rows:
+            positions[self._slot(row.level)] = row.id
+        return Cursor(tuple(positions))
 
     def _rows_behind(
         self, connection: Connection, cursor: Cursor, rows_max: int, inline_bytes: int, probe: Probe
@@ -265,7 +274,7 @@ class JdbcMessageStore(MessageStore):
                 continue
             reach = Reach(cursor.positions[slot], rows_max - len(found), inline_bytes)
             probes = [probe(connection, level, reach) for level in sharing]
-            found += islice(heapq.merge(*probes), rows_max - len(found))
+            found += islice(probes[0] if len(probes) == 1 else heapq.merge(*probes), rows_max - len(found))
             if len(found) == rows_max:
                 break
         return found
@@ -274,7 +283,7 @@ class JdbcMessageStore(MessageStore):
         parameters: dict[str, object] = {"container": self.container.name, **reach._asdict()}
         if level is not None:
             parameters["level"] = level
-        rows = connection.execute(self._adapter.page_statement(level), parameters)
+        rows = connection.execute(self._adapter.page_statement(level), parameters).all()
         return [PageRow(id, length, blob, level) for id, length, blob in rows]
 
     def _slot(self, level: int | None) -> int:

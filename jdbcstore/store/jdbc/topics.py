@@ -8,7 +8,7 @@ left.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import Connection, text
 
@@ -65,6 +65,9 @@ class JdbcTopicMessageStore(JdbcMessageStore, TopicMessageStore):
                 return completion
             self._adapter.require_open()
             return Completion.resolved(self.number(message).broker_sequence_id)
+
+    def add_messages(self, messages: Sequence[Message]) -> None:
+        return None  # what each means to the subscriptions is told one by one
 
     def remove_message(self, *message_ids: MessageId) -> Completion[None]:
         return self._submit(*(work for message_id in message_ids for work in self.removal_of(message_id)))

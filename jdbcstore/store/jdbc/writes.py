@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from jdbcstore.errors import JdbcStoreError
@@ -10,8 +10,9 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.group_commit import Unit
 from jdbcstore.store.jdbc.rows import Change, Container, MessageKey, MessageRow, ProducerRow, Purge, Trace
 from jdbcstore.store.jdbc.topic_work import TopicWork
+from jdbcstore.store.refusals import NOTHING_REFUSED, Division, Refusals
 
-__all__ = ["Batch", "SubscriptionPlan", "Write"]
+__all__ = ["Adds", "Batch", "SubscriptionPlan", "Write"]
 
 
 class Write(Unit):
@@ -46,13 +47,12 @@ class Write(Unit):
         "updates",
     )
 
-    #: The id of the only row that this adds, if the remove of that row may cancel it; else 0.
-    may_cancel: int
+    may_cancel: Sequence[int]
 
     def __init__(
         self,
         completion: Completion[Any],
-        result: int | None = None,
+        result: object = None,
         *,
         adds: Sequence[MessageRow] = (),
         updates: Sequence[tuple[int, bytes]] = (),
@@ -81,14 +81,14 @@ class Write(Unit):
         self.topics = topics
         self.changes = changes
         self.traces = traces
-        self.may_cancel = adds[0][0] if len(adds) == 1 and not (removes or topics or changes) else 0
+        self.may_cancel = (adds[0][0],) if len(adds) == 1 and not (removes or topics or changes) else ()
 
     @classmethod
     def of_rows(cls, rows: Sequence[MessageRow]) -> Write:
         """A write that adds some rows and tells nobody."""
         return cls(Completion(), adds=rows)
 
-    def cancel(self) -> None:
+    def cancel(self, numbers: Collection[int]) -> None:
         self.adds, self.counts = (), ()
 
     def fail(self, error: JdbcStoreError) -> None:
@@ -111,7 +111,7 @@ class Write(Unit):
     @property
     def size(self) -> int:
         adds, updates = self.adds, self.updates
-        size = len(adds[0][6]) if len(adds) == 1 else sum(len(row[6]) for row in adds) if adds else 0
+        size = len(adds[0][6]) if len(adds) == 1 else sum([len(row[6]) for row in adds]) if adds else 0
         if updates:
             size += sum(len(blob) for _, blob in updates)
         return size + self._change_bytes if self.changes else size
@@ -119,6 +119,35 @@ class Write(Unit):
     @property
     def _change_bytes(self) -> int:
         return sum(len(value) for _, values in self.changes for value in values if isinstance(value, bytes))
+
+
+class Adds(Write):
+    """Messages of one queue, each for itself.
+
+    Args:
+        completion: resolved with the refusals.
+        rows: of the messages.
+        container: the queue.
+    """
+
+    __slots__ = ("_container",)
+
+    def __init__(self, completion: Completion[Refusals], rows: Sequence[MessageRow], container: Container) -> None:
+        super().__init__(completion, NOTHING_REFUSED, adds=rows, counts=((container, len(rows)),))
+        self.may_cancel = [row[0] for row in rows]
+        self._container = container
+
+    @property
+    def count(self) -> int:
+        return len(self.may_cancel)
+
+    def cancel(self, numbers: Collection[int]) -> None:
+        self.adds = [row for row in self.adds if row[0] not in numbers]
+        self.counts = ((self._container, len(self.adds)),)
+
+    def divided(self) -> Sequence[Write]:
+        division = Division(self.completion, len(self.adds))
+        return [Write(division.part(row[0]), row[0], adds=(row,), counts=((self._container, 1),)) for row in self.adds]
 
 
 class SubscriptionPlan(Protocol):

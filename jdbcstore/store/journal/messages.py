@@ -24,8 +24,9 @@ from jdbcstore.store.journal.known import KnownDestination
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.store_host import StoreHost
 from jdbcstore.store.journal.work import Add, Meant, Part, Purge, Remove, Update
-from jdbcstore.store.journal.writes import Write
+from jdbcstore.store.journal.writes import Adds, Write
 from jdbcstore.store.message_checks import require_id, require_size
+from jdbcstore.store.refusals import Refusals
 
 __all__ = ["JournalMessageStore", "PreparedAdd", "Probe"]
 
@@ -80,8 +81,21 @@ class JournalMessageStore(MessageStore):
             add = self.add_of(message, prepared)
             sequence = add.hint.sequence
             adapter.committer.submit(
-                Write(completion, sequence, parts=(add,), may_cancel=sequence if self.destination.is_queue else 0)
+                Write(completion, sequence, parts=(add,), may_cancel=(sequence,) if self.destination.is_queue else ())
             )
+        return completion
+
+    def add_messages(self, messages: Sequence[Message]) -> Completion[Refusals] | None:
+        adapter = self._adapter
+        if self.destination.is_topic:
+            return None
+        completion: Completion[Refusals] = Completion()
+        prepared = [self.prepare(message) for message in messages]
+        if sum([len(one.payload) for one in prepared]) > adapter.options.journal_max_write_batch_size_bytes:
+            return None
+        with adapter.order:
+            adds = [self.add_of(message, one) for message, one in zip(messages, prepared, strict=True)]
+            adapter.committer.submit(Adds(completion, adds, [add.hint.sequence for add in adds]))
         return completion
 
     def prepare(self, message: Message, xid: XATransactionId | None = None) -> PreparedAdd:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.group_commit import Unit
+from jdbcstore.store.refusals import NOTHING_REFUSED, Division, Refusals
 
-__all__ = ["Sized", "Write"]
+__all__ = ["Adds", "Sized", "Write"]
 
 
 class Sized(Protocol):
@@ -31,7 +32,8 @@ class Write(Unit, Generic[P]):
         result: what it is resolved with.
         parts: what is to be done, in this order.
         follows: writes without which this one is not done.
-        may_cancel: the sequence of the message that its first part adds, if the remove of that message may cancel it.
+        may_cancel: the sequence of the message that its first part adds, if the remove of that message may cancel it;
+            else nothing.
         is_alone: whether it needs to see everything before it, and everything behind it has to see it.
         task: what the thread runs instead of writing; what it raises is the outcome.
         undo: called when it was not done.
@@ -40,7 +42,7 @@ class Write(Unit, Generic[P]):
     __slots__ = ("is_alone", "may_cancel", "parts", "size", "task", "undo")
 
     is_alone: bool
-    may_cancel: int
+    may_cancel: Sequence[int]
     size: int
 
     def __init__(
@@ -50,7 +52,7 @@ class Write(Unit, Generic[P]):
         *,
         parts: Sequence[P] = (),
         follows: Sequence[Completion[Any]] = (),
-        may_cancel: int = 0,
+        may_cancel: Sequence[int] = (),
         is_alone: bool = False,
         task: Callable[[], object] | None = None,
         undo: Callable[[], object] | None = None,
@@ -65,7 +67,7 @@ class Write(Unit, Generic[P]):
         self.undo = undo
         self.size = sum(part.size for part in parts)
 
-    def cancel(self) -> None:
+    def cancel(self, numbers: Collection[int]) -> None:
         self.parts = self.parts[1:]  # what it adds comes first
 
     @property
@@ -80,3 +82,35 @@ class Write(Unit, Generic[P]):
         if self.undo is not None:
             self.undo()
         self.completion.fail(error)
+
+
+class Adds(Write[P]):
+    """Messages of one queue, each for itself.
+
+    Args:
+        completion: resolved with the refusals.
+        parts: what adds them, one for each.
+        sequences: theirs.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, completion: Completion[Refusals], parts: Sequence[P], sequences: Sequence[int]) -> None:
+        super().__init__(completion, NOTHING_REFUSED, parts=parts, may_cancel=sequences)
+
+    @property
+    def count(self) -> int:
+        return len(self.may_cancel)
+
+    def cancel(self, numbers: Collection[int]) -> None:
+        both = zip(self.parts, self.may_cancel, strict=True)
+        left = [(part, number) for part, number in both if number not in numbers]
+        self.parts = [part for part, _ in left]
+        self.may_cancel = [number for _, number in left]
+
+    def divided(self) -> Sequence[Write[P]]:
+        division = Division(self.completion, len(self.parts))
+        return [
+            Write(division.part(number), number, parts=(part,), may_cancel=(number,))
+            for part, number in zip(self.parts, self.may_cancel, strict=True)
+        ]

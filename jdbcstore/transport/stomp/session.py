@@ -242,7 +242,10 @@ class StompSession(Conversation[Event]):
         message = message_of(
             event.headers, event.body, destination, message_id, self._broker.now_ms(), self._own_temporary
         )
-        client.producer.send(message, event.receipt, event.transaction)
+        if event.transaction is None:
+            client.producer.gather(message, event.receipt)
+        else:
+            client.producer.send(message, event.receipt, event.transaction)
 
     def _may_send(self, event: Send) -> bool:
         return self.client.producer.may_send(
@@ -364,6 +367,7 @@ class StompSession(Conversation[Event]):
         self._done(event.receipt)
 
     _ACKS = frozenset({Ack, Acks})
+    _GATHERED = Send
     _HANDLERS: ClassVar[Mapping[type[Event], Callable[[StompSession, Any], None]]] = {
         Connect: _on_connect,
         Send: _on_send,

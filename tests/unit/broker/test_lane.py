@@ -40,6 +40,7 @@ from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.store.refusals import Refusals
 from jdbcstore.testing.messages import text_message
 from tests.examples import examples
 
@@ -58,6 +59,8 @@ class ScriptedStore(MessageStore):
         self.rows: dict[int, Message] = {}
         self.waiting: deque[tuple[Completion[Any], Callable[[], object]]] = deque()
         self.sequence = 0
+        #: What was added in one go.
+        self.together: dict[Completion[Any], dict[int, Message]] = {}
 
     def add_message(self, message: Message) -> Completion[int]:
         self.sequence += 1
@@ -65,6 +68,16 @@ class ScriptedStore(MessageStore):
         cast(MessageId, message.message_id).broker_sequence_id = sequence
         stored = message.copy()
         return self._wait(lambda: self.rows.__setitem__(sequence, stored))
+
+    def add_messages(self, messages: Sequence[Message]) -> Completion[Refusals]:
+        stored: dict[int, Message] = {}
+        for message in messages:
+            self.sequence += 1
+            cast(MessageId, message.message_id).broker_sequence_id = self.sequence
+            stored[self.sequence] = message.copy()
+        completion = self._wait(lambda: self.rows.update(stored))
+        self.together[completion] = stored
+        return completion
 
     def remove_message(self, *message_ids: MessageId) -> Completion[None]:
         return self._wait(lambda: [self.rows.pop(message_id.broker_sequence_id, None) for message_id in message_ids])
@@ -78,7 +91,21 @@ class ScriptedStore(MessageStore):
         for _ in range(min(count, len(self.waiting))):
             completion, write = self.waiting.popleft()
             write()
-            completion.resolve(None)
+            completion.resolve({} if completion in self.together else None)
+
+    def refuse(self, count: int) -> None:
+        """The next writes; of what was added in one go, every other message."""
+        for _ in range(min(count, len(self.waiting))):
+            completion, _write = self.waiting[0]
+            stored = self.together.get(completion)
+            if stored is None:
+                self.fail(1)
+                continue
+            self.waiting.popleft()
+            error = TransientStoreError("scripted")
+            refused = list(stored)[::2]
+            self.rows.update({sequence: message for sequence, message in stored.items() if sequence not in refused})
+            completion.resolve(dict.fromkeys(refused, error))
 
     def fail(self, count: int) -> None:
         for _ in range(min(count, len(self.waiting))):
@@ -125,6 +152,24 @@ class Client:
         self.broker.awake(consumer)
 
 
+@dataclass
+class Answers:
+    """The answers to messages that are added in one go."""
+
+    world: World
+    messages: Sequence[Message]
+    count: int = 0
+
+    def stored(self) -> None:
+        self.count += len(self.messages)
+
+    def answered(self, place: int, error: BaseException | None) -> None:
+        self.count += 1
+        assert self.count <= len(self.messages), "answered twice"
+        if error is not None:
+            self.world.refused.add(cast(MessageId, self.messages[place].message_id).producer_sequence_id)
+
+
 class World:
     """A queue with its scripted store, on a running loop."""
 
@@ -162,6 +207,7 @@ class World:
         self._read_early = read_early
         self.sent = 0
         self.refused: set[int] = set()
+        self.answers: list[Answers] = []
         self.acknowledged: list[int] = []
         self.first_seen: list[int] = []
         self.places: list[Lane] = []
@@ -203,6 +249,11 @@ class World:
                 self.refused.add(number)
 
         self.queue.add(message, answer)
+
+    def add_together(self, count: int) -> None:
+        messages = [self._message() for _ in range(count)]
+        self.answers.append(Answers(self, messages))
+        self.queue.add_together(messages, self.answers[-1])
 
     def take_place(self) -> None:
         """The next message that goes to this lane has its place in the tail before it is submitted."""
@@ -280,7 +331,9 @@ PLACE_STEPS = {
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(1, 6)),
+        st.tuples(st.just("add together"), st.integers(2, 6)),
         st.tuples(st.just("commit"), st.integers(1, 8)),
+        st.tuples(st.just("refuse"), st.integers(1, 2)),
         st.tuples(st.just("fail"), st.integers(1, 2)),
         st.tuples(st.just("acknowledge"), st.just(1)),
         st.tuples(st.just("reconnect"), st.just(1)),
@@ -296,6 +349,10 @@ async def run(world: World, steps: list[tuple[str, int]]) -> None:
         if step == "add":
             for _ in range(count):
                 world.add()
+        elif step == "add together":
+            world.add_together(count)
+        elif step == "refuse":
+            world.store.refuse(count)
         elif step == "commit":
             world.store.commit(count)
         elif step == "fail":
@@ -357,6 +414,7 @@ def test_nothing_is_lost_doubled_or_overtaken(
     # A refused message may have been delivered before its refusal was known, but only where the option allows that.
     assert concurrent or not world.refused & set(world.acknowledged), "delivered although it was never stored"
     assert world.first_seen == sorted(set(world.first_seen)), "overtaken or delivered twice as new"
+    assert all(answers.count == len(answers.messages) for answers in world.answers)
     assert not world.store.rows
     assert world.broker.memory.used == 0
     assert world.queue.depth == 0
@@ -387,6 +445,7 @@ def test_with_priorities_nothing_is_lost_doubled_or_overtaken_within_its_priorit
     for level in (0, 4, 9):
         seen = [number for number in world.first_seen if priority(number) == level]
         assert seen == sorted(set(seen)), "overtaken or delivered twice as new"
+    assert all(answers.count == len(answers.messages) for answers in world.answers)
     assert not world.store.rows
     assert world.broker.memory.used == 0
     assert world.queue.depth == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from jdbcstore.errors import (
 )
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit, Unit
+from jdbcstore.store.refusals import Division
 
 WAIT_S = 60.0
 
@@ -32,7 +33,7 @@ class Work(Unit):
     __slots__ = ("is_alone", "may_cancel", "number", "size", "takes_room")
 
     is_alone: bool
-    may_cancel: int
+    may_cancel: Sequence[int]
     size: int
     takes_room: bool
     weight = 1
@@ -45,9 +46,9 @@ class Work(Unit):
         is_alone: bool = False,
         takes_room: bool = True,
         size: int = 1,
-        may_cancel: int = 0,
+        may_cancel: Sequence[int] = (),
     ) -> None:
-        self.completion: Completion[int] = Completion()
+        self.completion: Completion[Any] = Completion()
         self.result = number
         self.follows = [one.completion for one in follows]
         self.number = number
@@ -56,8 +57,30 @@ class Work(Unit):
         self.size = size
         self.may_cancel = may_cancel
 
-    def cancel(self) -> None:
+    def cancel(self, numbers: Collection[int]) -> None:
+        assert self.number in numbers
         self.number = 0
+
+
+class Several(Work):
+    """Numbers that need not be stored together; its own is their sum."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, *numbers: int) -> None:
+        super().__init__(sum(numbers))
+        self.numbers = numbers
+
+    @property
+    def count(self) -> int:
+        return len(self.numbers)
+
+    def divided(self) -> Sequence[Work]:
+        division = Division(self.completion, len(self.numbers))
+        parts = [Work(number) for number in self.numbers]
+        for part in parts:
+            part.completion = division.part(part.number)
+        return parts
 
 
 class Numbers(CommitTarget[Work]):
@@ -185,6 +208,53 @@ def test_a_bad_one_is_found_by_halving_and_fails_alone(target: Numbers, bad: int
     assert target.stored == good
 
 
+@pytest.mark.parametrize("bad", [1, 2, 3, 4])
+def test_what_need_not_be_stored_together_is_divided_when_it_fails(target: Numbers, bad: int) -> None:
+    error = MessageTooLarge("too large")
+    target.act = refusing(error, bad, 10)  # as a whole, 1 + 2 + 3 + 4, it fails, too
+    first, several, last = Work(11), Several(1, 2, 3, 4), Work(12)
+    assert target.run(first, several, last)[::2] == [11, 12]
+    assert several.completion.result(0) == {bad: error}
+    assert target.stored == [11, *(number for number in (1, 2, 3, 4) if number != bad), 12], "in their order"
+
+
+def test_it_fails_if_all_its_parts_do(target: Numbers) -> None:
+    target.act = refusing(MessageTooLarge("too large"), 1, 2, 3)
+    assert target.run(Several(1, 2)) == [MessageTooLarge]
+    assert target.tried == [[3], [1], [2]]
+
+
+@pytest.mark.parametrize("error", [TransientStoreError("deadlock"), OutcomeUnknown("?"), StoreFull("full")])
+def test_it_is_not_divided_when_that_does_not_help(target: Numbers, error: StoreError) -> None:
+    target.act = refusing(error, 3)
+    assert target.run(Several(1, 2)) == [type(error)]
+    assert target.tried == [[3]]
+
+
+def test_its_parts_are_told_when_the_store_is_abandoned(target: Numbers) -> None:
+    gate, several = Gate(), Several(1, 2)
+
+    def act(numbers: list[int]) -> None:
+        if numbers == [3]:
+            raise MessageTooLarge("too large")
+        if numbers == [2]:
+            gate()
+
+    target.act = act
+    target.commits.submit(several)
+    target.commits.start()
+    assert gate.reached.wait(WAIT_S)
+    target.commits.abandon()
+    gate.opened.set()
+    refusals = several.completion.result(WAIT_S)
+    assert {number: type(error) for number, error in refusals.items()} == {2: StoreUnavailable}
+
+
+def test_the_writes_of_a_commit_are_those_of_its_callers(target: Numbers) -> None:
+    target.run(Work(1), Several(2, 3, 4))
+    assert (target.commits.numbers.writes.count, target.commits.numbers.writes.total) == (1, 4)
+
+
 def test_a_bad_one_that_is_known_fails_without_another_attempt(target: Numbers) -> None:
     target.bad = {2: MessageTooLarge("too large")}
     assert target.run(*map(Work, range(1, 4))) == [1, MessageTooLarge, 3]
@@ -255,7 +325,7 @@ def test_what_is_stored_is_told_though_it_cannot_be_settled(target: Numbers) -> 
 def test_an_add_is_cancelled_by_its_remove_and_both_are_answered(target: Numbers) -> None:
     gate = target.act = Gate()
     target.commits.start()
-    first, add, remove = Work(1), Work(7, may_cancel=7), Work(8)
+    first, add, remove = Work(1), Work(7, may_cancel=[7]), Work(8)
     target.commits.submit(first)
     assert gate.reached.wait(WAIT_S)
     left: list[Sequence[int]] = []

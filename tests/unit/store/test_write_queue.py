@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,13 +17,15 @@ from jdbcstore.store.write_queue import WriteQueue
 
 @dataclass
 class Write:
-    may_cancel: int = 0
+    may_cancel: Sequence[int] = ()
     completion: Completion[Any] = field(default_factory=Completion, compare=False)
-    is_cancelled: bool = False
+    cancelled: Collection[int] = ()
     removes: Sequence[int] = ()
 
-    def cancel(self) -> None:
-        self.is_cancelled = True
+    __hash__ = object.__hash__
+
+    def cancel(self, numbers: Collection[int]) -> None:
+        self.cancelled = {*self.cancelled, *numbers}.intersection(self.may_cancel)
 
     def fail(self, error: StoreError) -> None:
         self.completion.fail(error)
@@ -39,7 +41,7 @@ def waiting() -> WriteQueue[Write]:
 
 
 def test_in_the_order_of_their_submission(waiting: WriteQueue[Write]) -> None:
-    writes = [Write(), Write(1), Write()]
+    writes = [Write(), Write([1]), Write()]
     for write in writes:
         waiting.submit(write)
     assert [waiting.take(), waiting.take_more(), waiting.take_more()] == writes
@@ -49,11 +51,11 @@ def test_in_the_order_of_their_submission(waiting: WriteQueue[Write]) -> None:
 
 
 def test_a_remove_cancels_an_add_that_waits(waiting: WriteQueue[Write]) -> None:
-    adds = [Write(7), Write(8), Write(9)]
+    adds = [Write([7]), Write([8]), Write([9])]
     for add in adds:
         waiting.submit(add)
     submit_remove(waiting, 5, 7, 9)
-    assert [add.is_cancelled for add in adds] == [True, False, True]
+    assert [bool(add.cancelled) for add in adds] == [True, False, True]
     assert [waiting.take() for _ in adds] == adds
     remove = waiting.take()
     assert remove is not None
@@ -62,30 +64,43 @@ def test_a_remove_cancels_an_add_that_waits(waiting: WriteQueue[Write]) -> None:
     assert [waiting.take(), waiting.take_more()] == [Write(removes=[7]), None]
 
 
+def test_a_remove_cancels_some_of_the_adds_of_one_write(waiting: WriteQueue[Write]) -> None:
+    adds = [Write([4, 5, 6]), Write([7]), Write([8, 9])]
+    for add in adds:
+        waiting.submit(add)
+    submit_remove(waiting, 3, 4, 6, 7)
+    submit_remove(waiting, 5)
+    assert [add.cancelled for add in adds] == [{4, 5, 6}, {7}, ()]
+    assert [waiting.take() for _ in adds] == adds
+    submit_remove(waiting, 8, 9)
+    left = [write.removes for _ in range(3) if (write := waiting.take()) is not None]
+    assert left == [[3], [], [8, 9]], "what was taken is not cancelled"
+
+
 def test_nothing_is_cancelled_when_nothing_is_accepted(waiting: WriteQueue[Write]) -> None:
-    add = Write(7)
+    add = Write([7])
     waiting.submit(add)
     waiting.close()
     with pytest.raises(StoreClosed):
         submit_remove(waiting, 7)
     assert waiting.take() is add
-    assert not add.is_cancelled
+    assert not add.cancelled
 
 
 def test_what_was_taken_is_not_cancelled(waiting: WriteQueue[Write]) -> None:
-    add = Write(7)
+    add = Write([7])
     waiting.submit(add)
     assert waiting.take() is add
     submit_remove(waiting, 7)
-    assert not add.is_cancelled
+    assert not add.cancelled
     assert waiting.take() == Write(removes=[7])
 
 
 def test_nothing_is_cancelled_unless_wanted() -> None:
     waiting: WriteQueue[Write] = WriteQueue(cancels=False)
-    waiting.submit(Write(7))
+    waiting.submit(Write([7]))
     submit_remove(waiting, 7)
-    assert [waiting.take(), waiting.take()] == [Write(7), Write(removes=[7])]
+    assert [waiting.take(), waiting.take()] == [Write([7]), Write(removes=[7])]
 
 
 def test_the_end_comes_behind_what_was_submitted(waiting: WriteQueue[Write]) -> None:
@@ -100,7 +115,7 @@ def test_the_end_comes_behind_what_was_submitted(waiting: WriteQueue[Write]) -> 
 
 
 def test_what_nobody_takes_is_refused(waiting: WriteQueue[Write]) -> None:
-    write = Write(7)
+    write = Write([7])
     waiting.submit(write)
     waiting.refuse(StoreUnavailable("why"))
     waiting.refuse(StoreClosed("later"))

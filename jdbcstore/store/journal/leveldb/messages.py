@@ -67,7 +67,7 @@ class LevelDBMessageStore(MessageStore):
                 return Completion.resolved(self.number(message))
             add = self.add_of(message, prepared)
             sequence = add.message.sequence
-            may_cancel = sequence if self.destination.is_queue else 0
+            may_cancel = (sequence,) if self.destination.is_queue else ()
             adapter.committer.submit(Write(completion, sequence, parts=(add,), may_cancel=may_cancel))
         return completion
 

@@ -510,7 +510,7 @@ class OpenWireSession(Conversation[Event]):
         request = self._request_of(message)
         number = self._number_of(message, message_id, destination) if self._is_numbered else None
         if number is not None:
-            if not client.producer.send_numbered(number, lambda: message, request, transaction):
+            if not client.producer.send_numbered(number, lambda: message, request, transaction, is_gathered=True):
                 self._again(message)
             return
         client.producer.send(message, request, transaction)
@@ -609,6 +609,7 @@ class OpenWireSession(Conversation[Event]):
         self._respond(info)
 
     _ACKS = frozenset({c.MessageAck})
+    _GATHERED = frozenset(MESSAGES)
     _HANDLERS: ClassVar[Mapping[type[Any], Callable[[OpenWireSession, Any], None]]] = {
         **dict.fromkeys(MESSAGES, _on_message),
         Failure: _on_failure,

@@ -513,7 +513,10 @@ class OpenWireSession(Conversation[Event]):
             if not client.producer.send_numbered(number, lambda: message, request, transaction, is_gathered=True):
                 self._again(message)
             return
-        client.producer.send(message, request, transaction)
+        if transaction is None:
+            client.producer.gather(message, request)
+        else:
+            client.producer.send(message, request, transaction)
 
     def _number_of(self, message: Message, message_id: MessageId, destination: Destination) -> Number | None:
         """What names a message that has to be stored once if it comes twice; None if it has not."""

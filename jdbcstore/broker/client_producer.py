@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
-from typing import Final
+from typing import Final, TypeGuard
 
 from jdbcstore.broker.answers import SendAnswer, SendAnswers
 from jdbcstore.broker.client_host import ClientHost
@@ -34,22 +34,28 @@ _GATHERED_BYTES_MAX: Final = 256 << 10
 class _Gathered:
     """Messages to one queue that are going to be stored in one go.
 
+    Args:
+        producer_id: who has numbered them; None if nobody has.
+
     Attributes:
         messages, requests, sizes: what is sent, what is completed for each, and the bytes of each on its way to the
             store.
     """
 
-    __slots__ = ("messages", "requests", "sizes")
+    __slots__ = ("messages", "producer_id", "requests", "sizes")
 
-    def __init__(self) -> None:
+    def __init__(self, producer_id: ProducerId | None) -> None:
+        self.producer_id = producer_id
         self.messages: list[Message] = []
         self.requests: list[object] = []
         self.sizes: list[int] = []
 
-    def has_room_for(self, message: Message, size: int) -> bool:
+    def has_room_for(self, message: Message, size: int, producer_id: ProducerId | None) -> bool:
         """Whether another one may join them."""
+        destination, theirs = message.destination, self.messages[0].destination
         return (
-            message.destination is self.messages[0].destination
+            (destination is theirs or destination == theirs)
+            and producer_id == self.producer_id
             and len(self.messages) < _GATHERED_MAX
             and sum(self.sizes) + size <= _GATHERED_BYTES_MAX
         )
@@ -181,17 +187,24 @@ class ClientProducer:
         """As `send`, outside of transactions; what comes one after the other for one queue is stored in one go, each
         message for itself. `settle` does that. It has to be called before the next request of another kind, and when
         all that has arrived at once is done; not if nothing is `gathered`."""
-        gathered, size = self.gathered, message.size + WRITE_BYTES
-        if gathered is not None and not gathered.has_room_for(message, size):
+        size, gathered = message.size + WRITE_BYTES, self.gathered
+        is_plain = self._is_plain(message)
+        if not is_plain or gathered is None or not gathered.has_room_for(message, size, None):
             self.settle()
-            gathered = None
-        if not self._is_plain(message) or not (gathered is not None or self._may_gather(message.destination)):
-            self.send(message, request)
-            return
+            if not is_plain or not self._is_one_queue(destination := message.destination):
+                self.send(message, request)
+                return
+            self._check_send(destination)
+            self._division.check_targets(destination)
         if self._names_user:
             self._name_user(message)
-        if gathered is None:
-            gathered = self.gathered = _Gathered()
+        self._gather(message, request, size, None)
+
+    def _gather(self, message: Message, request: object, size: int, producer_id: ProducerId | None) -> None:
+        gathered = self.gathered
+        if gathered is None or not gathered.has_room_for(message, size, producer_id):
+            self.settle()
+            gathered = self.gathered = _Gathered(producer_id)
         gathered.messages.append(message)
         gathered.requests.append(request)
         gathered.sizes.append(size)
@@ -201,30 +214,66 @@ class ClientProducer:
         is_answered = self._statistics is not None and message.reply_to is not None
         return message.persistent and not is_answered and not self._broker.scheduler.takes(message)
 
-    def _may_gather(self, destination: Destination | None) -> bool:
-        """Whether what is sent to a destination is stored in one queue. Raises as `send`."""
-        if (
-            destination is None
-            or not destination.is_queue
-            or destination.is_composite
-            or destination.is_temporary
-            or self._broker.scheduler.is_management(destination)
-        ):
-            return False
-        self._check_send(destination)
-        self._division.check_targets(destination)
-        return True
+    def _is_one_queue(self, destination: Destination | None) -> TypeGuard[Destination]:
+        """Whether what is sent to a destination is stored in one queue, and that is all."""
+        return (
+            destination is not None
+            and destination.is_queue
+            and not (destination.is_composite or destination.is_temporary)
+            and not self._broker.scheduler.is_management(destination)
+        )
 
     def settle(self) -> None:
         """Store what was gathered, if anything was."""
         gathered, self.gathered = self.gathered, None
         if gathered is None:
             return
-        messages, requests, sizes = gathered.messages, gathered.requests, gathered.sizes
-        if len(messages) == 1:
-            self._broker.publish(messages[0], self._client, self._answer(self._client, requests[0], sizes[0]))
+        if gathered.producer_id is not None:
+            self._settle_numbered(gathered, gathered.producer_id)
+        elif len(gathered.messages) == 1:
+            answer = self._answer(self._client, gathered.requests[0], gathered.sizes[0])
+            self._broker.publish(gathered.messages[0], self._client, answer)
         else:
-            self._broker.publish_together(messages, self._client, SendAnswers(self._client, requests, sizes))
+            answers = SendAnswers(self._client, gathered.requests, gathered.sizes)
+            self._broker.publish_together(gathered.messages, self._client, answers)
+
+    def _settle_numbered(self, gathered: _Gathered, producer_id: ProducerId) -> None:
+        """Store messages that their producer has numbered, in one commit; one by one if that is refused at once, which
+        is because of one of them."""
+        answers = SendAnswers(self._client, gathered.requests, gathered.sizes)
+        messages = gathered.messages
+        is_refused = is_submitted = False
+
+        def answered(error: BaseException | None) -> None:
+            nonlocal is_refused
+            if error is None:
+                answers.stored()
+            elif is_submitted or len(messages) == 1:
+                for place in range(len(messages)):
+                    self._answer_numbered(answers, place, messages[place], error)
+            else:
+                is_refused = True
+
+        self._committing(messages, answered, producer_id)()
+        is_submitted = True
+        if is_refused:
+            for place, message in enumerate(messages):
+                self._committing([message], partial(self._answer_numbered, answers, place, message), producer_id)()
+
+    def _committing(self, singles: list[Message], answer: Answer, producer_id: ProducerId) -> Callable[..., None]:
+        """Stores numbered messages when it is called."""
+        is_strict = self.numbering.is_strict
+        return partial(
+            self._broker.producers.commit, singles, [], self._client, answer, [producer_id], is_strict=is_strict
+        )
+
+    def _answer_numbered(self, answers: SendAnswers, place: int, message: Message, error: BaseException | None) -> None:
+        message_id = message.message_id
+        try:
+            if error is not None and message_id is not None and message_id.producer_id is not None:
+                self.numbering.refused((message_id.producer_id, message_id.producer_sequence_id))
+        finally:
+            answers.answered(place, error)
 
     def _prepare(self, singles: list[Message], commit: Callable[..., object]) -> None:
         """Make what is stored for a message ready in slices, then store it."""
@@ -237,7 +286,13 @@ class ClientProducer:
         self._client.work(self._division.preparing(singles, prepared), None, submit)
 
     def send_numbered(
-        self, number: Number, make: Callable[[], Message], request: object, transaction: str | None = None
+        self,
+        number: Number,
+        make: Callable[[], Message],
+        request: object,
+        transaction: str | None = None,
+        *,
+        is_gathered: bool = False,
     ) -> bool:
         """Publish a message of a producer that numbers them itself; `jdbcstore.broker.producers` has the theory.
 
@@ -246,6 +301,8 @@ class ClientProducer:
             make: gives the message, with the id that its number makes. What it raises costs the message and those
                 behind it, until it is sent again.
             request, transaction: as `send`.
+            is_gathered: whether it may be stored with those that come next, as by `gather`. If they cannot be stored
+                together, all of them fail; so that is for clients that send again none of what has failed.
 
         Returns:
             False if the store has to be asked about the producer first: the client is held, make this request again.
@@ -253,7 +310,6 @@ class ClientProducer:
         Raises:
             NotAuthorized, ProtocolError: as `send`; or the number may not come now.
         """
-        self.settle()
         producer_id, sequence = number
         among = self._transactions.get(transaction)
         if (failure := self.failure_of((producer_id,))) is not None:
@@ -285,17 +341,18 @@ class ClientProducer:
             raise
         if among is not None:
             self._client.complete(request)
+            return True
+        size = self._division.size_of(singles) + NUMBERED_BYTES
+        if is_gathered and singles == [message] and self._is_plain(message) and self._is_one_queue(destination):
+            self._gather(message, request, size, producer_id)
+            return True
+        self.settle()
+        answer = self._answer(self._client, request, size, partial(self.numbering.refused, number))
+        commit = self._committing(singles, answer, producer_id)
+        if self._division.needs_preparing(singles):
+            self._prepare(singles, commit)
         else:
-            size = self._division.size_of(singles) + NUMBERED_BYTES
-            answer = self._answer(self._client, request, size, partial(self.numbering.refused, number))
-            is_strict = self.numbering.is_strict
-            commit = partial(
-                self._broker.producers.commit, singles, [], self._client, answer, [producer_id], is_strict=is_strict
-            )
-            if self._division.needs_preparing(singles):
-                self._prepare(singles, commit)
-            else:
-                commit()
+            commit()
         return True
 
     def _name_user(self, message: Message) -> None:

@@ -225,10 +225,13 @@ class Producers:
             answer(None)
             return
 
+        is_submitted = False
+
         def answered(error: BaseException | None) -> None:
             try:
-                for known, its_numbers in numbers.items():
-                    self._settle(known, its_numbers, error)
+                if error is None or is_submitted:  # what is refused at once was not tried: nobody has come further
+                    for known, its_numbers in numbers.items():
+                        self._settle(known, its_numbers, error)
             finally:
                 answer(error)
 
@@ -238,6 +241,7 @@ class Producers:
         completion = self._broker.commit(
             fresh, acknowledged, publisher, answered, Commit(producers=marks, follows=list(follows)), prepared
         )
+        is_submitted = True
         if completion is not None:
             for known, its_numbers in numbers.items():
                 known.pending.update(dict.fromkeys(its_numbers, completion))

@@ -56,9 +56,15 @@ class TracedProducer(ClientProducer):
         self._ending(lambda: super(TracedProducer, self).send(message, request, transaction))
 
     def send_numbered(
-        self, number: Number, make: Callable[[], Message], request: object, transaction: str | None = None
+        self,
+        number: Number,
+        make: Callable[[], Message],
+        request: object,
+        transaction: str | None = None,
+        *,
+        is_gathered: bool = False,
     ) -> bool:
-        """As `ClientProducer.send_numbered`."""
+        """As `ClientProducer.send_numbered`; each message has its own spans."""
 
         def traced() -> Message:
             message = make()

@@ -72,8 +72,8 @@ class Conversation(ABC, Generic[E]):
     _HANDLERS: ClassVar[Mapping[type[Any], Callable[[Any, Any], None]]]
     #: The events that acknowledge messages.
     _ACKS: ClassVar[Collection[type[Any]]]
-    #: The event whose messages may be gathered.
-    _GATHERED: ClassVar[type[Any] | None] = None
+    #: The events whose messages may be gathered.
+    _GATHERED: ClassVar[Collection[type[Any]]]
 
     def __init__(self, broker: Broker, wire: Wire, names: DeliveryNames, core: ProtocolCore) -> None:
         self._broker = broker
@@ -232,7 +232,7 @@ class Conversation(ABC, Generic[E]):
                 self._unheard += [event, *remaining]
                 return
             if (client.consumers.acknowledged and not is_ack) or (
-                client.producer.gathered is not None and event.__class__ is not self._GATHERED
+                client.producer.gathered is not None and event.__class__ not in self._GATHERED
             ):
                 self._do(type(self)._settle, None)  # before what the client said after it
                 if client.is_held:

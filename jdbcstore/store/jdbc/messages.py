@@ -112,7 +112,7 @@ class JdbcMessageStore(MessageStore):
         adapter = self._adapter
         completion: Completion[Refusals] = Completion()
         with adapter.order:
-            adapter.writer.submit(Adds(completion, [self.row_of(message) for message in messages], self.container))
+            adapter.writer.submit(Adds(completion, [self.row_of(message) for message in messages], self.added))
         return completion
 
     def work_of(self, row: MessageRow) -> tuple[TopicWork, ...]:

@@ -22,7 +22,8 @@ class Write(Unit):
         completion: resolved with `result` after the commit.
         adds, updates, purges, removes: what to do, applied in this order.
         keys: messages to remove whose ids have to be looked up first.
-        counts: containers whose message count changes with the commit, and by how much.
+        counts: containers whose message count changes with the commit, and by how much; where there are only adds, one
+            for each of these.
         producers: what to remember of producers; a mark never goes back.
         forgets: producers to forget that were not heard of for too long.
         follows: submitted before; this is done only if they succeed.
@@ -81,7 +82,8 @@ class Write(Unit):
         self.topics = topics
         self.changes = changes
         self.traces = traces
-        self.may_cancel = (adds[0][0],) if len(adds) == 1 and not (removes or topics or changes) else ()
+        is_only_adds = len(counts) == len(adds) and not (removes or topics or changes)
+        self.may_cancel = [row[0] for row in adds] if is_only_adds else ()
 
     @classmethod
     def of_rows(cls, rows: Sequence[MessageRow]) -> Write:
@@ -89,7 +91,10 @@ class Write(Unit):
         return cls(Completion(), adds=rows)
 
     def cancel(self, numbers: Collection[int]) -> None:
-        self.adds, self.counts = (), ()
+        both = zip(self.adds, self.counts, strict=True)
+        left = [(row, count) for row, count in both if row[0] not in numbers]
+        self.adds = [row for row, _ in left]
+        self.counts = [count for _, count in left]
 
     def fail(self, error: JdbcStoreError) -> None:
         for work in self.topics:
@@ -127,27 +132,24 @@ class Adds(Write):
     Args:
         completion: resolved with the refusals.
         rows: of the messages.
-        container: the queue.
+        added: what one of them does to the count.
     """
 
-    __slots__ = ("_container",)
+    __slots__ = ()
 
-    def __init__(self, completion: Completion[Refusals], rows: Sequence[MessageRow], container: Container) -> None:
-        super().__init__(completion, NOTHING_REFUSED, adds=rows, counts=((container, len(rows)),))
-        self.may_cancel = [row[0] for row in rows]
-        self._container = container
+    def __init__(
+        self, completion: Completion[Refusals], rows: Sequence[MessageRow], added: tuple[Container, int]
+    ) -> None:
+        super().__init__(completion, NOTHING_REFUSED, adds=rows, counts=[added] * len(rows))
 
     @property
     def count(self) -> int:
         return len(self.may_cancel)
 
-    def cancel(self, numbers: Collection[int]) -> None:
-        self.adds = [row for row in self.adds if row[0] not in numbers]
-        self.counts = ((self._container, len(self.adds)),)
-
     def divided(self) -> Sequence[Write]:
         division = Division(self.completion, len(self.adds))
-        return [Write(division.part(row[0]), row[0], adds=(row,), counts=((self._container, 1),)) for row in self.adds]
+        both = zip(self.adds, self.counts, strict=True)
+        return [Write(division.part(row[0]), row[0], adds=(row,), counts=(count,)) for row, count in both]
 
 
 class SubscriptionPlan(Protocol):

@@ -251,9 +251,9 @@ class JournalPersistenceAdapter(DirectoryAdapter[Index, JournalMessageStore, Jou
                 Acknowledge(store.known, self.format.subscription_text(key), [Meant.of(message_id, self.format)])
                 for store, key, message_id in done
             ]
-            may_cancel: tuple[int, ...] = ()
-            if len(added) == 1 and changes is None and not sources and not done and added[0].known.destination.is_queue:
-                may_cancel = (added[0].hint.sequence,)
+            may_cancel: list[int] = []
+            if changes is None and not (sources or done) and all(add.known.destination.is_queue for add in added):
+                may_cancel = [add.hint.sequence for add in added]
             self.committer.submit(Write(completion, parts=parts, follows=commit.follows, may_cancel=may_cancel))
         return completion
 

@@ -32,8 +32,7 @@ class Write(Unit, Generic[P]):
         result: what it is resolved with.
         parts: what is to be done, in this order.
         follows: writes without which this one is not done.
-        may_cancel: the sequence of the message that its first part adds, if the remove of that message may cancel it;
-            else nothing.
+        may_cancel: the sequences of the messages that its first parts add, if their removes may cancel these.
         is_alone: whether it needs to see everything before it, and everything behind it has to see it.
         task: what the thread runs instead of writing; what it raises is the outcome.
         undo: called when it was not done.
@@ -68,7 +67,11 @@ class Write(Unit, Generic[P]):
         self.size = sum(part.size for part in parts)
 
     def cancel(self, numbers: Collection[int]) -> None:
-        self.parts = self.parts[1:]  # what it adds comes first
+        first = len(self.may_cancel)
+        both = zip(self.parts[:first], self.may_cancel, strict=True)
+        left = [(part, number) for part, number in both if number not in numbers]
+        self.parts = [*(part for part, _ in left), *self.parts[first:]]
+        self.may_cancel = [number for _, number in left]
 
     @property
     def takes_room(self) -> bool:
@@ -101,12 +104,6 @@ class Adds(Write[P]):
     @property
     def count(self) -> int:
         return len(self.may_cancel)
-
-    def cancel(self, numbers: Collection[int]) -> None:
-        both = zip(self.parts, self.may_cancel, strict=True)
-        left = [(part, number) for part, number in both if number not in numbers]
-        self.parts = [part for part, _ in left]
-        self.may_cancel = [number for _, number in left]
 
     def divided(self) -> Sequence[Write[P]]:
         division = Division(self.completion, len(self.parts))

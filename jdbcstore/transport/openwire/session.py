@@ -510,10 +510,13 @@ class OpenWireSession(Conversation[Event]):
         request = self._request_of(message)
         number = self._number_of(message, message_id, destination) if self._is_numbered else None
         if number is not None:
-            if not client.producer.send_numbered(number, lambda: message, request, transaction):
+            if not client.producer.send_numbered(number, lambda: message, request, transaction, is_gathered=True):
                 self._again(message)
             return
-        client.producer.send(message, request, transaction)
+        if transaction is None:
+            client.producer.gather(message, request)
+        else:
+            client.producer.send(message, request, transaction)
 
     def _number_of(self, message: Message, message_id: MessageId, destination: Destination) -> Number | None:
         """What names a message that has to be stored once if it comes twice; None if it has not."""
@@ -609,6 +612,7 @@ class OpenWireSession(Conversation[Event]):
         self._respond(info)
 
     _ACKS = frozenset({c.MessageAck})
+    _GATHERED = frozenset(MESSAGES)
     _HANDLERS: ClassVar[Mapping[type[Any], Callable[[OpenWireSession, Any], None]]] = {
         **dict.fromkeys(MESSAGES, _on_message),
         Failure: _on_failure,

@@ -367,7 +367,7 @@ class StompSession(Conversation[Event]):
         self._done(event.receipt)
 
     _ACKS = frozenset({Ack, Acks})
-    _GATHERED = Send
+    _GATHERED = frozenset({Send})
     _HANDLERS: ClassVar[Mapping[type[Event], Callable[[StompSession, Any], None]]] = {
         Connect: _on_connect,
         Send: _on_send,

@@ -256,9 +256,9 @@ class LevelDBPersistenceAdapter(DirectoryAdapter[Live, LevelDBMessageStore, Leve
             parts += [Remove(where, [message_id]) for where, message_id in removes]
             # Perhaps messages that have got their numbers just now.
             parts += [Acknowledge(where, key, [message_id]) for where, key, message_id in done]
-            may_cancel: tuple[int, ...] = ()
-            if len(added) == 1 and not removes and not done and added[0].where.destination.is_queue:
-                may_cancel = (added[0].message.sequence,)
+            may_cancel: list[int] = []
+            if not (removes or done) and all(add.where.destination.is_queue for add in added):
+                may_cancel = [add.message.sequence for add in added]
             self.committer.submit(Write(completion, parts=parts, follows=commit.follows, may_cancel=may_cancel))
         return completion
 

@@ -205,14 +205,13 @@ class Broker:
         self.prepared_jobs = PreparedJobs(self, self.scheduler)
         self.in_doubt = InDoubt(self, router, self.prepared_jobs)
         self.publish, self.publish_together = router.publish, router.publish_together
-        self.commit, self.preparing, self.move = (
+        self.commit, self.preparing, self.expire_unused = (
             router.commit,
             router.preparing,
-            router.move,
+            router.expire_unused,
         )
         self.transfer, self.dead_lettered = router.transfer, router.dead_lettered
-        self.dead_letter_of, self.is_for_dead_letters = router.dead_letter_of, router.is_for_dead_letters
-        self.dead_letter = router.dead_letter
+        self.dead_letter, self.is_for_dead_letters = router.dead_letter, router.is_for_dead_letters
         turns = Turns(self)
         self.awake, self.talking = turns.awake, turns.talking
         self._promise_turn, self.turn, self.say_everything = turns.promise, turns.turn, turns.say_everything

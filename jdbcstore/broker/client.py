@@ -10,6 +10,7 @@ by which the broker talks back. Everything happens in the broker's event loop, o
     client.open(client_id, credentials, told)         # told(None): let in; told(error): tell the client, and end
     …                                                 # requests
     client.leave(request, told)                       # it says goodbye: told() when everything before is answered
+    client.hang_up(told)                              # or it says nothing more: told() likewise, if that takes a while
     client.close()                                    # it is gone, for whatever reason; always, and once is enough
 
 What a client had not acknowledged when it left or was closed goes back to its queues and is delivered again, first and
@@ -242,8 +243,9 @@ class Client(ClientRequests):
             if other is not None:
                 self.hold()
                 decided = partial(self._contended, client_id, told, other.peer)
-                if other.is_closed:
+                if other.is_closed or other.says_no_more:
                     other.when_gone(decided)  # it is on its way out
+                    other.make_way(None, f"it says nothing more, and {self.peer} has its client id {client_id!r} now")
                 else:
                     contend(self._broker.options, other, self.peer, decided)
                 return
@@ -289,6 +291,26 @@ class Client(ClientRequests):
         self._advance(Phase.LEAVING)
         if not self._answers_due:
             self._said_goodbye()
+
+    def hang_up(self, told: Callable[[], object]) -> bool:
+        """The client says nothing more, and perhaps still listens: nothing is delivered to it.
+
+        Args:
+            told: called when everything that it has asked for is answered, unless it is closed before.
+
+        Returns:
+            Whether anything is to be waited for.
+        """
+        if self.phase is not Phase.LEAVING:
+            self.end()
+        if self._answers_due and not self.is_closed:
+            self._has_heard_all = told
+        return self.says_no_more
+
+    @property
+    def says_no_more(self) -> bool:
+        """Whether it only waits for answers."""
+        return self._has_heard_all is not None
 
     def end(self) -> None:
         """The transport has said its last word: what is delivered would not reach the client any more."""

@@ -53,6 +53,7 @@ class ClientRequests:
         self._uncommitted_bytes = 0
         self._uncommitted_bytes_max = broker.options.uncommitted_bytes_max
         self._said_goodbye: Callable[[], object] = lambda: None
+        self._has_heard_all: Callable[[], object] | None = None
 
     def __repr__(self) -> str:
         return f"<client {self.connection_id} {self.peer}>"
@@ -231,8 +232,11 @@ class ClientRequests:
         if not self._answers_due and self._waits_for_answers:
             self._waits_for_answers = False
             self.let_go()
-        if not self._answers_due and self.phase is Phase.LEAVING:
-            self._said_goodbye()
+        if not self._answers_due:
+            if self.phase is Phase.LEAVING:
+                self._said_goodbye()
+            if self._has_heard_all is not None and not self.is_closed:
+                self._has_heard_all()
 
 
 @subject.register

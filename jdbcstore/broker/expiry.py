@@ -162,8 +162,7 @@ class ExpirySweep:
             if subscription is not None:
                 has_gone |= subscription.expire(message, one.level, is_buried=is_buried)
                 continue
-            moved = broker.dead_letter_of(message, destination, None, key) if is_buried else None
-            broker.move([] if moved is None else [moved], [(store, key, _id(message))])
+            broker.expire_unused(message, store, key, is_buried=is_buried)
             has_gone = True
         self.expired += has_gone
 
@@ -190,9 +189,3 @@ def _load(store: MessageStore, expired: Sequence[Expired], bytes_max: int) -> tu
         if size >= bytes_max:
             return found, number
     return found, len(expired)
-
-
-def _id(message: Message) -> MessageId:
-    if message.message_id is None:
-        raise ValueError("a stored message has an id")
-    return message.message_id

@@ -12,7 +12,6 @@ from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.topic import Publisher, Topic
 from jdbcstore.broker.tracing import Tracing
 from jdbcstore.destination import Destination
-from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, TopicMessageStore
@@ -99,15 +98,10 @@ class RegionHost(DestinationHost, Protocol):
     ) -> Completion[None] | None:
         """Publish and settle several messages: all or nothing, as far as they are in the store."""
 
-    def move(
-        self, dead: Sequence[Message], acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]]
+    def expire_unused(
+        self, message: Message, store: TopicMessageStore, subscription: SubscriptionKey, *, is_buried: bool
     ) -> None:
-        """Let go of what durable subscriptions have that nobody uses, and keep the dead letters, in one commit."""
-
-    def dead_letter_of(
-        self, message: Message, source: Destination, cause: str | None, subscription: SubscriptionKey | None = None
-    ) -> Message | None:
-        """A message as it goes to the dead letters; None if it is to be dropped."""
+        """Let go of an expired message of a durable subscription that nobody uses, and keep its dead letter."""
 
     def expiring_in_memory(self, periods_ms: Set[int]) -> Iterator[None]:
         """Let expired messages go that are not in the broker's store; a job."""

@@ -25,7 +25,6 @@ from jdbcstore.broker.topic import Publisher, Topic
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, may_pass
-from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, MessageStore, TopicMessageStore
@@ -373,7 +372,7 @@ class Router:
 
     # -- dead letters --------------------------------------------------------------------------------------------
 
-    def dead_letter_of(
+    def _dead_letter_of(
         self, message: Message, source: Destination, cause: str | None, subscription: SubscriptionKey | None = None
     ) -> Message | None:
         """A message as it goes to the dead letters; None if it is to be dropped.
@@ -392,6 +391,37 @@ class Router:
         expiration = now_ms + strategy.expiration_ms if strategy.expiration_ms else 0
         return dead_letter(message, target, cause=cause, expiration=expiration)
 
+    def _kept_as_it_is(self, message: Message, source: Destination, why: BaseException) -> Message:
+        """A dead letter in the place of one that the store refuses for good: the message, in the shared queue."""
+        log.warning("dead letter refused, it is kept as it is message_id=%s error=%r", message.message_id, str(why))
+        shared = self._dead_letters.shared_queue(self._host.policy_for(source).dead_letter_strategy)
+        return dead_letter(message, shared, is_told=False)
+
+    def _storable(
+        self, message: Message, source: Destination, prepared: Prepared, subscription: SubscriptionKey | None = None
+    ) -> Message | None:
+        """The dead letter of an expired message, as the store takes it; None if the message is to be dropped.
+
+        What is told of a message makes it larger than it was, and a commit that has it is not refused for that.
+        """
+        moved = self._dead_letter_of(message, source, None, subscription)
+        if moved is None or (refusal := self._refusal(moved, prepared)) is None:
+            return moved
+        moved = self._kept_as_it_is(message, source, refusal)
+        if (refusal := self._refusal(moved, prepared)) is None:
+            return moved
+        _log_dropped(message, source, refusal)
+        return None
+
+    def _refusal(self, message: Message, prepared: Prepared) -> JdbcStoreError | None:
+        """Why the store will never take a message; None if it may."""
+        try:
+            if (target := self._keeper(message)) is not None:
+                prepared.prepare(_store_of(_note_taker(target, message)), message)
+        except JdbcStoreError as error:
+            return None if may_pass(error) else error
+        return None
+
     def is_for_dead_letters(self, destination: Destination) -> bool:
         """Whether dead letters go there."""
         return self._dead_letters.holds(destination)
@@ -399,18 +429,19 @@ class Router:
     def dead_letter(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """Move a delivered message to the dead letters, in one commit, or drop it if its policy says so.
 
-        If the store refuses it there for good, it goes to the shared dead-letter queue as it is. After an error it is
-        where it was.
+        If the store refuses it there for good, it goes to the shared dead-letter queue as it is; if that is refused,
+        too, an expired one is dropped. After an error it is where it was.
         """
         message, lane = delivery.message, delivery.lane
         if message is None or lane is None:
             raise ValueError(f"{delivery!r} holds no message to move")
         source = lane.queue.destination
         subscription = lane.store.key if lane.is_durable and isinstance(lane.store, SubscriptionStore) else None
-        moved = self.dead_letter_of(message, source, delivery.cause, subscription)
+        moved = self._dead_letter_of(message, source, delivery.cause, subscription)
+        has_expired = message.expired(self._host.now_ms())
         self._advise(message, source, is_dead_letter=moved is not None)
         if moved is None:
-            if not message.expired(self._host.now_ms()):
+            if not has_expired:
                 log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
             lane.queue.removal.acknowledge([delivery], answer)
             return
@@ -421,12 +452,14 @@ class Router:
             if error is None or may_pass(error):
                 answer([delivery], error)
                 return
-            log.warning(
-                "dead letter refused, it is kept as it is message_id=%s error=%r", message.message_id, str(error)
-            )
-            shared = self._dead_letters.shared_queue(self._host.policy_for(source).dead_letter_strategy)
-            as_it_is = dead_letter(message, shared, is_told=False)
-            self._commit([as_it_is], [delivery], None, lambda error: answer([delivery], error))
+            self._commit([self._kept_as_it_is(message, source, error)], [delivery], None, kept_or_not)
+
+        def kept_or_not(error: BaseException | None) -> None:
+            if error is None or may_pass(error) or not has_expired:
+                answer([delivery], error)
+                return
+            _log_dropped(message, source, error)
+            lane.queue.removal.acknowledge([delivery], answer)
 
         self._commit([moved], [delivery], None, moved_or_not)
 
@@ -457,12 +490,25 @@ class Router:
         if is_dead_letter:
             self._host.advisories.dead_lettered(message, source)
 
-    def move(
-        self, dead: Sequence[Message], acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]]
+    def expire_unused(
+        self, message: Message, store: TopicMessageStore, subscription: SubscriptionKey, *, is_buried: bool
     ) -> None:
-        """Let go of what durable subscriptions have that nobody uses, and keep the dead letters, in one commit. If the
-        store refuses, it is done the next time."""
-        self._commit(dead, [], None, _log_kept, Commit(acknowledged=acknowledged))
+        """Let go of an expired message of a durable subscription that nobody uses. If the store refuses, it is done the
+        next time.
+
+        Args:
+            message: as the store has it.
+            store: of its topic.
+            subscription: the one that is done with it.
+            is_buried: whether it may become a dead letter.
+        """
+        if message.message_id is None:
+            raise ValueError("a stored message has an id")
+        prepared = Prepared()
+        moved = self._storable(message, store.destination, prepared, subscription) if is_buried else None
+        dead = [] if moved is None else [moved]
+        acknowledged = Commit(acknowledged=[(store, subscription, message.message_id)])
+        self._commit(dead, [], None, _log_kept, acknowledged, prepared)
 
     def _bury_arrivals(
         self,
@@ -475,8 +521,9 @@ class Router:
         prepared: Prepared | None = None,
     ) -> Completion[None] | None:
         """`_commit` with the dead letters of messages that had expired when they arrived, unless policies drop them."""
+        prepared = prepared or Prepared()
         buried = [
-            (message, source, self.dead_letter_of(message, source, None))
+            (message, source, self._storable(message, source, prepared))
             for message in late
             if (source := message.destination) is not None
         ]
@@ -545,6 +592,15 @@ def _stored(noted: _Noted, error: BaseException | None, message: Message | None)
         taker.queue.enqueued += 1
         if taker.queue.is_advising and message is not None:
             taker.queue.advise(message)
+
+
+def _log_dropped(message: Message, source: Destination, why: BaseException) -> None:
+    log.warning(
+        "expired message dropped, the store refuses its dead letter message_id=%s source=%s error=%r",
+        message.message_id,
+        source,
+        str(why),
+    )
 
 
 def _log_kept(error: BaseException | None) -> None:

@@ -36,8 +36,12 @@ class Contender(Protocol):
     def is_closed(self) -> bool:
         """Whether it is on its way out."""
 
+    @property
+    def says_no_more(self) -> bool:
+        """Whether it only waits for answers."""
+
     def when_gone(self, told: Callable[[bool], object]) -> None:
-        """Call this with False when everything that it had is given back; it `is_closed` already."""
+        """Call this with False when everything that it had is given back; it `is_closed`, or is made to."""
 
     def make_way(self, text: str | None, reason: str) -> None:
         """Be gone at once, so that another connection may have the client id."""

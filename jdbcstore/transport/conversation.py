@@ -186,6 +186,21 @@ class Conversation(ABC, Generic[E]):
         if self._has_output or self._is_said or self._memory.has_waiting:
             self.talk()
 
+    def hear_no_more(self) -> bool:
+        """The client says nothing more. It hears the answers to what it has said, and then the socket closes.
+
+        Returns:
+            Whether that is done here; otherwise there is nothing to wait for.
+        """
+        is_waiting = self.client.hang_up(self._say_the_rest)
+        if not is_waiting:
+            self.write()
+        return is_waiting
+
+    def _say_the_rest(self) -> None:
+        self.write()
+        self._wire.close()
+
     def _count_unfinished(self, held: int) -> None:
         """Of what the client has sent so many bytes are here and are no frame yet; others wait to be heard."""
         waiting = sum([self._size_of(event) for event in self._unheard])

@@ -123,6 +123,12 @@ class Connection(asyncio.Protocol):
         self._receive = self._session.receive
         self._session.receive(data)
 
+    def eof_received(self) -> bool:
+        """The client says nothing more, and perhaps still reads."""
+        if not self._session.hear_no_more():
+            self.close()
+        return True  # it is closed here
+
     def pause_writing(self) -> None:
         """The socket is full."""
         self._session.client.consumers.is_choked = True

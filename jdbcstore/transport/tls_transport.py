@@ -175,8 +175,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         else:
             self._shake_hands(self._tls)
 
-    def eof_received(self) -> None:
-        """The client says nothing more: the socket is closed."""
+    def eof_received(self) -> bool | None:
+        """The client says nothing more; during the handshake that closes the socket."""
+        return self._connection.eof_received() if self._is_open else None
 
     def pause_writing(self) -> None:
         """The socket is full."""

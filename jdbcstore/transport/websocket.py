@@ -79,7 +79,7 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
         self._socket: asyncio.Transport
         self._websocket = WSConnection(ConnectionType.SERVER)
         self._is_first = True
-        self._is_open = self._is_binary = self._is_closing = self._is_full = False
+        self._is_open = self._is_binary = self._is_silent = self._is_closing = self._is_full = False
         #: The last ping of a client that does not read its pongs.
         self._unanswered: Ping | None = None
         self.peer = "?"
@@ -131,8 +131,10 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
                 self._shake_hands(event)
         return found
 
-    def eof_received(self) -> None:
-        """The client says nothing more: the socket is closed."""
+    def eof_received(self) -> bool | None:
+        """The client says nothing more, not even goodbye."""
+        self._is_silent = True
+        return None if self._is_closing else self._connection.eof_received()
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -245,12 +247,13 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
         return self._is_closing or self._socket.is_closing()
 
     def close(self) -> None:
-        """Say goodbye, and close when the client has answered; whoever asks for this does not wait for ever."""
+        """Say goodbye, and close when the client has answered, if it still can; who asks does not wait for ever."""
         if self.is_closing():
             return
         self._is_closing = True
         if self._is_open:
             self._send(CloseConnection(code=_NORMAL))
+        if self._is_open and not self._is_silent:
             self._socket.resume_reading()  # for the answer; all else is for nobody
         else:
             self._socket.close()

@@ -63,6 +63,10 @@ class TransportSession(Protocol):
     def receive(self, data: bytes) -> None:
         """Bytes have arrived."""
 
+    def hear_no_more(self) -> bool:
+        """The client says nothing more. Returns whether the session closes the socket, when there is an answer to
+        everything."""
+
     def unchoke(self) -> None:
         """Everything written has left."""
 

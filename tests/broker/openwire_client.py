@@ -108,6 +108,10 @@ class OpenWireClient:
         """Say whatever it is."""
         self._socket.sendall(data)
 
+    def say_no_more(self) -> None:
+        """Close this side of the connection."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def read(self) -> object:
         """The next command; None when the broker has closed the connection."""
         head = self._stream.read(4)

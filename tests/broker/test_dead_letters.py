@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Queue, open_store, running
+from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Queue, Topic, open_store, running
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import Commit
-from tests.broker.client import Client, Frame
+from jdbcstore.store.contract import Commit, SupportsTopics
+from jdbcstore.subscription import SubscriptionKey
+from tests.broker.client import Address, Client, Frame
 from tests.broker.clock import Clock
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.servers.prepared import PreparedFile
 from tests.waiting import wait_until
 
 A, DLQ = "/queue/A", "/queue/ActiveMQ.DLQ"
@@ -116,6 +118,100 @@ def test_a_dead_letter_is_stored_for_a_topic_in_the_commit_that_takes_it_away(
         ann.connect(**{"client-id": "ann"})
         ann.subscribe("/topic/DEAD.A", **{"activemq.subscriptionName": "dead"})
         assert ann.message().text == "refused"
+
+
+# -- too large for the store with what is told of it -----------------------------------------------------------------
+
+#: What the stores of these tests take.
+LIMIT = 3000
+
+#: How much of it a message leaves, and whether there is a dead letter of it then. The first one fits only as the
+#: message was. The second one does not, because the name of its queue is longer.
+large_and_too_large = pytest.mark.parametrize(("left", "is_kept"), [(120, True), (1, False)])
+
+
+def filling(address: Address, destination: str, left: int) -> str:
+    """The body of a message that has an expiration and leaves so many bytes of the limit."""
+    with Client(address) as client:
+        client.connect()
+        headers = {"destination": destination, "expires": str(2**42), **PERSISTENT}
+        refused = client.request("SEND", headers, "x" * LIMIT).headers["message"]
+    beside_body = int(refused.removeprefix("the message takes ").partition(" ")[0]) - LIMIT
+    return "x" * (LIMIT - beside_body - left)
+
+
+@pytest.fixture(params=["sqlite", "kahadb"])
+def small_store(request: pytest.FixtureRequest, tmp_path: Path, prepared_file: PreparedFile) -> PersistenceAdapter:
+    """A store that takes no large messages, not started."""
+    url = f"kahadb:{tmp_path / 'kahadb'}" if request.param == "kahadb" else prepared_file.url(tmp_path / "broker.db")
+    return open_store(f"{url}?message_bytes_max={LIMIT}")
+
+
+@large_and_too_large
+def test_what_expires_before_its_commit_fails_nobody_elses_message(
+    start_broker: StartBroker, open_client: OpenClient, small_store: PersistenceAdapter, left: int, is_kept: bool
+) -> None:
+    client = open_client(address := start_broker(small_store))
+    body = filling(address, A, left)
+    client.send("BEGIN", {"transaction": "t"})
+    client.send("SEND", {"destination": A, "transaction": "t", "expires": past(), **PERSISTENT}, body)
+    client.send("SEND", {"destination": "/queue/B", "transaction": "t", **PERSISTENT}, "other")
+    client.done("COMMIT", {"transaction": "t"})
+    assert texts(client, "/queue/B") == ["other"]
+    assert texts(client, DLQ) == [body] * is_kept
+
+
+def test_who_sends_too_much_is_told_so_whatever_expires_with_it(
+    start_broker: StartBroker, open_client: OpenClient, small_store: PersistenceAdapter
+) -> None:
+    client = open_client(address := start_broker(small_store))
+    client.send("BEGIN", {"transaction": "t"})
+    client.send(
+        "SEND", {"destination": A, "transaction": "t", "expires": past(), **PERSISTENT}, filling(address, A, 120)
+    )
+    client.send("SEND", {"destination": "/queue/B", "transaction": "t", **PERSISTENT}, "x" * LIMIT)
+    assert f"{LIMIT} at most" in client.request("COMMIT", {"transaction": "t"}).headers["message"]
+    assert texts(open_client(address), DLQ) == []
+
+
+@large_and_too_large
+def test_what_expires_in_a_queue_leaves_it(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    brokers: list[Broker],
+    small_store: PersistenceAdapter,
+    left: int,
+    is_kept: bool,
+) -> None:
+    address = start_broker(small_store, policies=[DestinationPolicy(expire_messages_period_ms=100)])
+    client, body = open_client(address), filling(address, A, left)
+    client.publish(A, body, expires=str(int(time.time() * 1000) + 600_000))
+    Clock(brokers[0]).move(700_000)
+    wait_until(lambda: small_store.queue_message_store(Queue("A")).message_count == 0)
+    assert texts(client, DLQ) == [body] * is_kept
+
+
+@large_and_too_large
+def test_what_expires_for_a_subscription_that_nobody_uses_leaves_it(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    brokers: list[Broker],
+    small_store: PersistenceAdapter,
+    left: int,
+    is_kept: bool,
+) -> None:
+    address = start_broker(small_store, policies=[DestinationPolicy(expire_messages_period_ms=100)])
+    with Client(address) as ann:
+        ann.connect(client_id="ann")
+        ann.subscribe("/topic/T", activemq_subscriptionName="news")
+    wait_until(lambda: not brokers[0].client_ids)
+    client, body = open_client(address), filling(address, "/topic/T", left)
+    client.publish("/topic/T", body, expires=str(int(time.time() * 1000) + 600_000))
+    Clock(brokers[0]).move(700_000)
+    assert isinstance(small_store, SupportsTopics)
+    store = small_store.topic_message_store(Topic("T"))
+    wait_until(lambda: store.subscription_message_count(SubscriptionKey("ann", "news")) == 0)
+    assert texts(client, DLQ) == [body] * is_kept
 
 
 def test_thrown_away(connect: Connect) -> None:

@@ -1,4 +1,4 @@
-"""Semi-synchronous replication: a commit waits for a replica, or for no longer than a timeout. Here there is none."""
+"""Semi-synchronous replication: a commit waits for a replica, or for no longer than a timeout. Mostly there is none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pymysql.err import OperationalError
 
 from jdbcstore.config.urls import open_engine
 from jdbcstore.destination import Queue
-from jdbcstore.errors import NotReplicated, OutcomeUnknown, StoreError
+from jdbcstore.errors import LeaseLost, NotReplicated, OutcomeUnknown, StoreError
 from jdbcstore.store.jdbc.dialect import ConnectionLost, dialect_at
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Replication
@@ -44,7 +44,42 @@ class SemiSynchronousServer(MariaDBServer):
 def server() -> Iterator[SemiSynchronousServer]:
     with SemiSynchronousServer(is_flushed=False) as server:
         server.create_database("store")
+        server.execute("CREATE USER 'replica'@'%' IDENTIFIED BY 'secret'")
+        server.execute("GRANT REPLICATION SLAVE ON *.* TO 'replica'@'%'")
         yield server
+
+
+class Replica(MariaDBServer):
+    """A server that receives what another one commits, and says so."""
+
+    def command(self) -> Sequence[str]:
+        """mariadbd as another server."""
+        return [*super().command(), "--server-id=8", "--rpl-semi-sync-slave-enabled=ON"]
+
+    def follow(self, server: MariaDBServer) -> None:
+        """Receive what is committed from now on."""
+        ((file, position, *_),) = server.execute("SHOW MASTER STATUS")
+        self.execute(
+            f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={server.port}, MASTER_USER='replica',"
+            f" MASTER_PASSWORD='secret', MASTER_LOG_FILE='{file}', MASTER_LOG_POS={position}"
+        )
+        self.execute("START SLAVE IO_THREAD")
+
+
+@pytest.fixture(scope="module")
+def replica() -> Iterator[Replica]:
+    with Replica(is_flushed=False) as replica:
+        yield replica
+
+
+@pytest.fixture
+def replicated(server: SemiSynchronousServer, replica: Replica) -> Iterator[SemiSynchronousServer]:
+    """The server with a replica for which commits wait."""
+    server.set("enabled", "ON")
+    replica.follow(server)
+    wait_until(lambda: ("Rpl_semi_sync_master_clients", "1") in server.execute("SHOW STATUS LIKE 'Rpl_semi%'"))
+    yield server
+    replica.execute("STOP SLAVE")
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +87,7 @@ def as_it_was(server: SemiSynchronousServer) -> Iterator[None]:
     yield
     server.set("enabled", "OFF")
     server.set("timeout", 3_600_000)
+    server.set("wait_no_slave", "ON")
 
 
 def replication(server: SemiSynchronousServer) -> Replication:
@@ -112,3 +148,24 @@ def test_a_fall_back_is_seen_and_ends_a_mastership_that_requires_replicas(server
         assert replication(server).weaknesses[0].startswith("it has fallen back to asynchronous replication")
         with pytest.raises(StoreError, match="fallen back"):
             brokers.master()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "removes"),
+    [("enabled", "OFF", False), ("enabled", "OFF", True), ("timeout", 100, False), ("wait_no_slave", "OFF", False)],
+)
+def test_what_waits_for_no_replica_is_not_stored(
+    replicated: SemiSynchronousServer, setting: str, value: str | int, removes: bool
+) -> None:
+    """Each commit looks; the next renewal of the lease may be seconds away."""
+    with opened(f"{replicated.url('store')}?require_replication=any&lease_ms=60000") as brokers:
+        queue = brokers.master().queue_message_store(QUEUE)
+        message = text_message(1)
+        queue.add_message(message).result(30)
+        before = replicated.execute("SELECT COUNT(*) FROM store.ACTIVEMQ_MSGS")
+        replicated.set(setting, value)
+        assert message.message_id is not None
+        refused = queue.remove_message(message.message_id) if removes else queue.add_message(text_message(2))
+        with pytest.raises(LeaseLost, match=f"require_replication = any.*(one server|rpl_semi_sync_master_{setting})"):
+            refused.result(60)
+        assert replicated.execute("SELECT COUNT(*) FROM store.ACTIVEMQ_MSGS") == before

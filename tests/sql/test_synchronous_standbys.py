@@ -1,19 +1,24 @@
 """PostgreSQL with synchronous standbys: a row that is there is not yet a row that the standbys have.
 
-The standby that is waited for does not exist; when it is no longer asked for, what waits goes on.
+In most tests the standby that is waited for does not exist; when it is no longer asked for, what waits goes on.
 """
 
 from __future__ import annotations
 
+import select
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 
+import psycopg2
 import pytest
+from psycopg2.extras import PhysicalReplicationConnection
 from sqlalchemy import make_url
 
 from jdbcstore.config.urls import store_options
-from jdbcstore.errors import OutcomeUnknown, StoreError, TransientStoreError
+from jdbcstore.destination import Queue
+from jdbcstore.errors import LeaseLost, OutcomeUnknown, StoreError, TransientStoreError
 from jdbcstore.openwire import marshal
 from jdbcstore.store.jdbc.bulk_load import BulkLoad, LoadOptions
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
@@ -21,6 +26,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.testing import text_message
 from tests.servers.postgresql import PostgreSQLServer
+from tests.sql.test_lockers import opened as brokers_opened
 from tests.sql.test_writer import WAIT_S, numbers, opened
 from tests.waiting import wait_until
 
@@ -162,6 +168,63 @@ def test_nobody_is_master_by_a_term_that_no_standby_has(
             return locker.lease is not None
 
         wait_until(is_master)
+
+
+@contextmanager
+def standby(server: PostgreSQLServer, name: str) -> Iterator[None]:
+    """Somebody receives the log, and says so."""
+    ending = threading.Event()
+    connection = psycopg2.connect(
+        f"host=127.0.0.1 port={server.port} user=postgres application_name={name}",
+        connection_factory=PhysicalReplicationConnection,
+    )
+
+    def receive() -> None:
+        with closing(connection), connection.cursor() as log:
+            ((here,),) = server.execute("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint")
+            log.start_replication(start_lsn=int(str(here)))
+            while not ending.is_set():
+                if part := log.read_message():
+                    end = part.data_start + len(part.payload)
+                    log.send_feedback(write_lsn=end, flush_lsn=end, apply_lsn=end, force=True)  # type: ignore[no-untyped-call]
+                else:
+                    select.select([connection], [], [], 0.05)
+
+    with ThreadPoolExecutor(1) as pool:
+        receiving = pool.submit(receive)
+        try:
+            yield
+        finally:
+            ending.set()
+        receiving.result()
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("synchronous_standby_names = ''", "standbys are asynchronous"),
+        ("synchronous_commit = local", "synchronous_commit = local: commits do not wait"),
+    ],
+)
+def test_what_waits_for_no_standby_is_not_stored(server: PostgreSQLServer, setting: str, told: str) -> None:
+    """Each commit looks; the next renewal of the lease may be seconds away."""
+    with ExitStack() as stack:
+        stack.enter_context(standby(server, "there"))
+        stack.callback(ask_for_standby, server, "")
+        stack.callback(server.execute, "ALTER SYSTEM RESET synchronous_commit")
+        ask_for_standby(server, "there")
+        url = f"{server.url(DATABASE)}?require_replication=any&lease_ms=60000"
+        brokers = stack.enter_context(brokers_opened(url))
+        queue = brokers.master().queue_message_store(Queue("TEST"))
+        queue.add_message(text_message(1)).result(WAIT_S)
+        server.execute(f"ALTER SYSTEM SET {setting}")
+        server.execute("SELECT pg_reload_conf()")
+        # A session hears of new settings between two statements, so the first of these may be in time.
+        outcomes = (queue.add_message(text_message(number)).exception(WAIT_S) for number in range(2, 20))
+        refusal = next(filter(None, outcomes))
+        assert isinstance(refusal, LeaseLost)
+        assert "require_replication = any" in str(refusal)
+        assert told in str(refusal)
 
 
 def make_tables(server: PostgreSQLServer) -> None:

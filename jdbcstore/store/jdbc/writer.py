@@ -39,6 +39,7 @@ from jdbcstore import faults
 from jdbcstore.errors import (
     DuplicateMessage,
     LeaseLost,
+    NotReplicated,
     OutcomeUnknown,
     StoreError,
     StoreFull,
@@ -52,6 +53,7 @@ from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import Line, line_of
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.plan import Planner
+from jdbcstore.store.jdbc.replication import Level
 from jdbcstore.store.jdbc.rows import Container, Trace
 from jdbcstore.store.jdbc.writes import Batch, Write
 
@@ -242,11 +244,25 @@ class Writer(CommitTarget[Write]):
                     log.info("could not ask who is master error=%r", str(second))
                     self._disconnect()
                     return
-        lost = self._fence.lost()
+        lost = self._too_few_replicas() or self._fence.lost()
         if in_doubt:  # it may have been stored, and the next master's consumer may have had it
             self.commits.break_off(lost)
             raise OutcomeUnknown(f"a commit was cut off, and what became of it is another's: {lost}") from error
         raise lost from error
+
+    def _too_few_replicas(self) -> LeaseLost | None:
+        """What to tell of a commit that failed because the database does not wait for its replicas any more."""
+        required = Level.named(self._options.require_replication)
+        if required is Level.NONE:
+            return None
+        try:
+            self._dialect.replication(self._connect()).require(required)
+        except NotReplicated as error:
+            return LeaseLost(str(error))
+        except Exception as error:  # noqa: BLE001  # the mastership has failed anyway
+            log.info("could not ask for the replicas error=%r", str(error))
+            self._disconnect()
+        return None
 
     def _break_off(self, in_doubt: bool, error: OtherHistory) -> NoReturn:
         """The database has failed over: nobody here can tell what became of a commit that was cut off."""

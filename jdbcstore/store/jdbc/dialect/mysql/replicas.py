@@ -20,6 +20,8 @@ __all__ = ["ClusterKind", "ClusterState", "history", "is_semi_synchronous", "rep
 
 #: From here on a timeout of semi-synchronous replication outlasts every patience with a commit.
 _NEVER_MS: Final = 3_600_000
+#: How semi-synchronous settings call the two sides: MySQL 8.0.26 renamed master and slave, MariaDB did not.
+_SIDES: Final = (("source", "replica"), ("master", "slave"))
 _VARIABLES: Final = (
     "wsrep_on",
     "group_replication_group_name",
@@ -55,7 +57,9 @@ class ClusterState:
     """
 
     def __init__(self, raw: Any) -> None:
-        found = _asked(raw, f"SHOW VARIABLES WHERE Variable_name IN ({_list(_VARIABLES)})")
+        enabled = [f"rpl_semi_sync_{side}_enabled" for side, _ in _SIDES]
+        found = _asked(raw, f"SHOW VARIABLES WHERE Variable_name IN ({_list([*_VARIABLES, *enabled])})")
+        self._sides = _sides(found)
         self.kind = _kind(found)
         self.has_one_writer = self.kind is not ClusterKind.GALERA and _is_on(
             found.get("group_replication_single_primary_mode", "ON")
@@ -63,6 +67,15 @@ class ClusterState:
         self.takes_writes = not (_is_on(found.get("read_only")) or _is_on(found.get("super_read_only")))
         if self.kind is ClusterKind.GALERA:
             self.takes_writes &= _is_on(_asked(raw, "SHOW STATUS LIKE 'wsrep_ready'").get("wsrep_ready"))
+
+    @property
+    def waiting(self) -> str:
+        """What is true while commits wait for a replica; empty on a server that cannot do that."""
+        if self.kind is not ClusterKind.NONE or self._sides is None:
+            return ""
+        side, other = self._sides
+        name = f"@@GLOBAL.rpl_semi_sync_{side}"
+        return f"{name}_enabled AND {name}_wait_no_{other} AND {name}_timeout>={_NEVER_MS}"
 
     @property
     def reading(self) -> str:
@@ -143,11 +156,11 @@ def _group(connection: Connection, found: Mapping[str, str], *, takes_writes: bo
 
 
 def _semi_synchronous(connection: Connection, found: Mapping[str, str], *, takes_writes: bool) -> Replication:
-    """MySQL 8.0.26 renamed master and slave to source and replica; MariaDB did not."""
-    word = next((word for word in ("source", "master") if f"rpl_semi_sync_{word}_enabled" in found), "")
+    sides = _sides(found)
     unflushed = _unflushed(found, of_all="the server answers before it is on the disk")
-    if not word or not _is_on(found[f"rpl_semi_sync_{word}_enabled"]):
+    if sides is None or not _is_on(found[f"rpl_semi_sync_{sides[0]}_enabled"]):
         return Replication(Level.NONE, "one server" if takes_writes else "a replica", unflushed, takes_writes)
+    word, other = sides
     status = _status(connection, "Rpl_semi_sync_%")
     clients, unacknowledged = (int(status.get(f"Rpl_semi_sync_{word}_{name}", "0")) for name in ("clients", "no_tx"))
     timeout_ms = int(found[f"rpl_semi_sync_{word}_timeout"])
@@ -156,6 +169,9 @@ def _semi_synchronous(connection: Connection, found: Mapping[str, str], *, takes
         weaknesses.insert(0, "it has fallen back to asynchronous replication: no commit waits for a replica")
     if found[f"rpl_semi_sync_{word}_wait_point"] != "AFTER_SYNC":
         weaknesses.append(f"rpl_semi_sync_{word}_wait_point = AFTER_COMMIT shows what no replica has yet")
+    if not _is_on(found[f"rpl_semi_sync_{word}_wait_no_{other}"]):
+        setting = f"rpl_semi_sync_{word}_wait_no_{other} = OFF"
+        weaknesses.append(f"a commit waits for nobody while too few replicas are connected ({setting})")
     if timeout_ms < _NEVER_MS:
         weaknesses.append(
             f"a commit that waits for {timeout_ms} ms is answered although no replica has it"
@@ -174,6 +190,11 @@ def _unflushed(found: Mapping[str, str], of_all: str) -> tuple[str, ...]:
     if not lagging:
         return ()
     return (f"{of_all} ({', '.join(lagging)}): a loss of power loses commits",)
+
+
+def _sides(found: Mapping[str, str]) -> tuple[str, str] | None:
+    """By which names a server knows semi-synchronous replication."""
+    return next((sides for sides in _SIDES if f"rpl_semi_sync_{sides[0]}_enabled" in found), None)
 
 
 def _kind(found: Mapping[str, str]) -> ClusterKind:

@@ -273,6 +273,8 @@ class SharedTlsConnection(pymysql.connections.Connection):
     #: Whether the server took writes when the session began.
     takes_writes = True
     _writing = ""
+    #: See `ClusterState.waiting`.
+    waiting = ""
 
     def reach(self, opened: Callable[[socket.socket], None]) -> None:
         """Connect, and ask into which cluster; arguments as of `Dialect.connect`."""
@@ -306,7 +308,7 @@ class SharedTlsConnection(pymysql.connections.Connection):
         state = ClusterState(self)
         self.is_one_of_equals = state.kind is ClusterKind.GALERA
         self.is_certified, self.takes_writes = state.kind is not ClusterKind.NONE, state.takes_writes
-        self._writing = state.writing
+        self._writing, self.waiting = state.writing, state.waiting
         if state.reading and self.takes_writes:
             self.query(state.reading)
 

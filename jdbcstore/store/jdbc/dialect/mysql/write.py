@@ -59,14 +59,16 @@ class MySQLStatements(Dialect):
             return 0
         by_id = fence is not None and bool(batch.adds) and not batch.purges and not certified
         proof = [] if fence is None or by_id else self.proof(connection, fence)
-        packets = self._written(batch, fence if by_id else None, proof)
+        packets = self._written(connection, batch, fence if by_id else None, proof)
         if fence is not None and by_id and len(packets) > 1:  # the lock would be held from one to the next
-            packets = self._written(batch, None, self.proof(connection, fence))
+            packets = self._written(connection, batch, None, self.proof(connection, fence))
         return sum(self._send(connection, packet) for packet in packets)
 
-    def _written(self, batch: Batch, by_id: Fence | None, proof: Sequence[bytes]) -> list[list[bytes]]:
+    def _written(
+        self, connection: DBAPIConnection, batch: Batch, by_id: Fence | None, proof: Sequence[bytes]
+    ) -> list[list[bytes]]:
         """The packets of a batch; the first row proves `by_id`, or the proof is in the last packet, with the end."""
-        words = [*self._inserts(batch.adds, by_id), *self._rest(batch)]
+        words = [*self._inserts(connection, batch.adds, by_id), *self._rest(batch)]
         end = [*proof, b"COMMIT"]
         if len(words) + len(end) <= 2:  # one statement is a transaction by itself
             return [words]
@@ -94,13 +96,13 @@ class MySQLStatements(Dialect):
                 removed += affected
         return removed
 
-    def _inserts(self, rows: Sequence[MessageRow], fence: Fence | None = None) -> list[bytes]:
+    def _inserts(self, connection: DBAPIConnection, rows: Sequence[MessageRow], fence: Fence | None) -> list[bytes]:
         head = self.statements.message_insert.encode()
         words: list[list[bytes]] = []
         values: list[bytes] = []
         room = 0
         for row in rows:
-            proof = None if fence is None else b"(SELECT %s FROM %s)" % self._proof(row[0], fence)
+            proof = None if fence is None else b"(SELECT %s FROM %s)" % self._proof(connection, row[0], fence)
             value = b"(%s)" % self._values(row, proof)
             fence = None
             room -= len(value) + 1
@@ -115,7 +117,7 @@ class MySQLStatements(Dialect):
         """Insert one row in a transaction of its own; returns how many it were: none if there is no row of the lock."""
         raw: Any = connection
         head = self.statements.message_insert.removesuffix("VALUES ").encode()
-        id, locked_row = self._proof(row[0], fence)
+        id, locked_row = self._proof(connection, row[0], fence)
         return int(raw.query(b"%sSELECT %s FROM %s" % (head, self._values(row, id), locked_row)))
 
     def _values(self, row: MessageRow, id: bytes | None) -> bytes:
@@ -147,14 +149,17 @@ class MySQLStatements(Dialect):
         if is_certified(connection):
             change = b"UPDATE %s SET TIME=TIME^1 WHERE ID=1 AND BROKER_NAME=%s"
             return [change % (self.statements.lock.encode(), _literal(fence.holder)), WROTE_ONE]
-        proof = b"(SELECT %s FROM %s)" % self._proof(1, fence)
+        proof = b"(SELECT %s FROM %s)" % self._proof(connection, 1, fence)
         return [b"SELECT IF(%s=1,1,(SELECT 1 UNION SELECT 2))" % proof]
 
-    def _proof(self, id: int, fence: Fence) -> tuple[bytes, bytes]:
+    def _proof(self, connection: DBAPIConnection, id: int, fence: Fence) -> tuple[bytes, bytes]:
         """An id that becomes NULL, which no id may be, unless a row names us; and that row, locked."""
         names = self.statements
         row, holder = (names.lock, b"BROKER_NAME") if fence.by_lease else (names.term, b"HOLDER")
         condition = b"%s=%s" % (holder, _literal(fence.holder))
+        waiting: str = getattr(connection, "waiting", "")
+        if waiting and self.options.require_replication != "none":  # the locker looks at all of it, not at each commit
+            condition += b" AND %s" % waiting.encode()
         if fence.lock_session is not None:
             # Within an INSERT no binary log by statements could repeat it. READ COMMITTED is logged by rows.
             name = _literal(lock_session_name(fence.holder))

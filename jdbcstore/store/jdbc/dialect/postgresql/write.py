@@ -141,6 +141,7 @@ class PostgreSQLStatements(Dialect):
             named += b" AND NOT pg_try_advisory_xact_lock_shared(%d)" % fence.lock_session
         if self.options.require_replication != "none":  # the locker looks at all of it, but not at each commit
             named += b" AND current_setting('synchronous_standby_names')<>''"
+            named += b" AND current_setting('synchronous_commit') NOT IN ('off','local')"
         return b"SELECT FROM (SELECT 1 FROM %s FOR SHARE) proof HAVING 1/COUNT(*)=0" % named
 
     def _words(self, batch: Batch, fence: Fence | None) -> list[bytes]:

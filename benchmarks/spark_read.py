@@ -45,12 +45,22 @@ from tests.sql.loading import load
 ENVELOPE: Final = ("topic", "offset", "messageId", "rowPriority", "expiration")
 RAW: Final = ("CONTAINER", "ID", "MSGID_PROD", "MSGID_SEQ", "PRIORITY", "EXPIRATION")
 JARS: Final = "/usr/share/java/postgresql.jar,/usr/share/java/mariadb-java-client.jar"
-#: Spark quotes names as ANSI does; to a URL of jdbc:mariadb: that means texts, and no row is found.
+#: Spark quotes names as ANSI does; to a URL of jdbc:mariadb: that means texts, and no row is found. The server of
+#: MySQL has a certificate, and PyMySQL encrypts where that is possible.
 JDBC: Final = {
     "postgresql": ("jdbc:postgresql", "org.postgresql.Driver", "?"),
     "mariadb": ("jdbc:mariadb", "org.mariadb.jdbc.Driver", "?sessionVariables=sql_mode=ANSI_QUOTES&"),
+    "mysql": (
+        "jdbc:mariadb",
+        "org.mariadb.jdbc.Driver",
+        "?sessionVariables=sql_mode=ANSI_QUOTES&useSsl=true&trustServerCertificate=true&",
+    ),
 }
-SETTLE: Final = {"postgresql": "VACUUM ANALYZE activemq_msgs", "mariadb": "ANALYZE TABLE ACTIVEMQ_MSGS"}
+SETTLE: Final = {
+    "postgresql": "VACUUM ANALYZE activemq_msgs",
+    "mariadb": "ANALYZE TABLE ACTIVEMQ_MSGS",
+    "mysql": "ANALYZE TABLE ACTIVEMQ_MSGS",
+}
 FILL_ROWS: Final = 100_000
 JDBC_GOAL: Final = {"undecoded": 1.0, "decoded": 0.5}
 WORKER_MIB_GOAL: Final = 1024

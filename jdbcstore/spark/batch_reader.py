@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from sqlalchemy import Connection, text
 
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
+from jdbcstore.spark.cycles import modules_aside
 from jdbcstore.spark.decoder import Decoder
 from jdbcstore.spark.filters import Term, pushed
 from jdbcstore.spark.one_line import one_line
@@ -79,7 +80,7 @@ class ActiveMQReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Slice):  # else there is nothing, which Spark wants to be read too
-            with one_line():
+            with one_line(), modules_aside():
                 yield from read_slice(partition, self._decoder())
 
     def _decoder(self) -> Decoder:

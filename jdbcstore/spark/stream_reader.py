@@ -32,6 +32,7 @@ from sqlalchemy import Connection, Engine, inspect
 from jdbcstore.errors import ConfigurationError, StoreError, TransientStoreError
 from jdbcstore.spark.batch_reader import containers_of, inspected
 from jdbcstore.spark.consumer import Consumer, check_consumer
+from jdbcstore.spark.cycles import modules_aside
 from jdbcstore.spark.decoder import Decoder
 from jdbcstore.spark.filters import Term
 from jdbcstore.spark.intervals import Interval, clipped
@@ -170,15 +171,8 @@ class ActiveMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, StreamSlice):  # there is nothing, which Spark wants to be read too
             return
-        decoder = self._decoder()
-        for scan in partition.scans:
-            for raw in _patient_batches(scan):
-                wanted = _without_gaps(raw, partition.gaps)
-                for container, id in partition.floors:
-                    is_other = pc.not_equal(wanted.column("CONTAINER"), container)
-                    wanted = wanted.filter(pc.or_(is_other, pc.greater_equal(wanted.column("ID"), id)))
-                if wanted.num_rows:
-                    yield decoder.decode(wanted)
+        with modules_aside():
+            yield from _read_slice(partition, self._decoder())
 
     # -- looking -------------------------------------------------------------------------------------------------
 
@@ -363,6 +357,18 @@ def _repeated(ask: Callable[[], Iterator[_Answer]], what: str) -> Iterator[_Answ
             pause_s = min(2 * pause_s, _RETRY_PAUSE_S)
         else:
             return
+
+
+def _read_slice(given: StreamSlice, decoder: Decoder) -> Iterator[pa.RecordBatch]:
+    """What one task has to read."""
+    for scan in given.scans:
+        for raw in _patient_batches(scan):
+            wanted = _without_gaps(raw, given.gaps)
+            for container, id in given.floors:
+                is_other = pc.not_equal(wanted.column("CONTAINER"), container)
+                wanted = wanted.filter(pc.or_(is_other, pc.greater_equal(wanted.column("ID"), id)))
+            if wanted.num_rows:
+                yield decoder.decode(wanted)
 
 
 def _patient_batches(scan: Scan) -> Iterator[pa.RecordBatch]:

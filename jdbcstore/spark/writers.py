@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from jdbcstore.errors import ConfigurationError, JdbcStoreError
+from jdbcstore.spark.cycles import modules_aside
 from jdbcstore.spark.encoder import Encoder, check_written
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.spark.options import WriteOptions
@@ -72,6 +73,7 @@ class ActiveMQWriter(DataSourceArrowWriter):
         self._load.begin()
 
     @one_line()
+    @modules_aside()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         part = _context().partitionId()
         if self._load.is_done:
@@ -106,6 +108,7 @@ class ActiveMQStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     @one_line()
+    @modules_aside()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = _context()
         query, batch, run = map(context.getLocalProperty, _BATCH)

@@ -19,7 +19,7 @@ from jdbcstore.errors import CodecError, JournalDamaged
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import unmarshal, unmarshal_message
 from jdbcstore.spark.columns import CORRUPT, arrow_schema
-from jdbcstore.spark.kahadb.cycles import no_cycles
+from jdbcstore.spark.cycles import no_cycles
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.leveldb.inspection import units_of
 from jdbcstore.store.journal.leveldb.log import LogFlaw, Record

@@ -15,7 +15,7 @@ import pyarrow as pa
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JournalDamaged
 from jdbcstore.spark.columns import CORRUPT
-from jdbcstore.spark.kahadb.cycles import no_cycles
+from jdbcstore.spark.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import JournalDirectory
 from jdbcstore.spark.kahadb.leveldb_log import LevelDBDirectory
 from jdbcstore.spark.kahadb.operations import records_of

@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 from jdbcstore.errors import JournalDamaged
 from jdbcstore.spark.columns import CORRUPT, SIZE, arrow_schema
 from jdbcstore.spark.columns import schema_of as activemq_schema_of
+from jdbcstore.spark.cycles import modules_aside, no_cycles
 from jdbcstore.spark.decoder import Decoder
 from jdbcstore.spark.kahadb.columns import SUBSCRIBERS, check_schema
-from jdbcstore.spark.kahadb.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import MessageFile, RemoteFile
 from jdbcstore.spark.kahadb.live import LIVE, live_table, replayed
 from jdbcstore.spark.kahadb.options import KahaDBOptions
@@ -85,7 +85,7 @@ class MessagesReader(DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, LivePart):
-            with pa.ipc.open_stream(partition.live) as live:
+            with modules_aside(), pa.ipc.open_stream(partition.live) as live:
                 yield from read_live(live, partition.files, partition.partition, self._options, self._schema)
 
 

@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 from jdbcstore.errors import JournalDamaged
 from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.spark.columns import CORRUPT, arrow_schema
+from jdbcstore.spark.cycles import modules_aside, no_cycles
 from jdbcstore.spark.kahadb.columns import check_schema
-from jdbcstore.spark.kahadb.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile, local_path
 from jdbcstore.spark.kahadb.leveldb_log import LevelDBDirectory
 from jdbcstore.spark.kahadb.leveldb_records import LogTask, read_log
@@ -154,11 +154,11 @@ class RecordsReader(DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):
-            with one_line():
+            with one_line(), modules_aside():
                 for part in partition.parts:
                     yield from read_part(part, self._options, self._schema)
         elif isinstance(partition, LogTask):
-            with one_line():
+            with one_line(), modules_aside():
                 yield from read_log(partition, self._options, self._schema)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -78,8 +78,14 @@ class Scan:
 
     @property
     def statement(self) -> str:
-        """The SELECT, without parameters."""
+        """The SELECT, without parameters, with numbers as 64-bit integers."""
         return select(self._wording, self.columns, self.table, self.where, ordered=self.is_ordered)
+
+    @property
+    def bare_statement(self) -> str:
+        """The same with numbers as the types of their columns say."""
+        bare = replace(self._wording, number="{}")
+        return select(bare, self.columns, self.table, self.where, ordered=self.is_ordered)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Read. The connection is closed when the iterator is exhausted, closed or collected.

@@ -46,7 +46,11 @@ class TableScan(Protocol):
 
     @property
     def statement(self) -> str:
-        """The SELECT, without parameters."""
+        """The SELECT, without parameters, with numbers as 64-bit integers."""
+
+    @property
+    def bare_statement(self) -> str:
+        """The same with numbers as the types of their columns say."""
 
     @property
     def schema(self) -> Any:

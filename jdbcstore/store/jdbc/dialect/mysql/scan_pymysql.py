@@ -17,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pymysql
-from pymysql.constants import COMMAND, CR
+from pymysql.constants import COMMAND, CR, FIELD_TYPE
+from pymysql.protocol import FieldDescriptorPacket
 
 from jdbcstore.store.jdbc.dialect.base.scan import TableScan
 from jdbcstore.store.jdbc.dialect.base.scan_columns import PADDING, Bools, Bytes, Places, gathered, integers, values
@@ -49,25 +50,37 @@ def batches(scan: TableScan) -> Iterator[pa.RecordBatch]:
     try:
         connection.query(f"SET SESSION {SESSION_SETTINGS},net_write_timeout={_PATIENCE_S}")
         connection.query("SET SESSION TRANSACTION READ ONLY")
-        _execute(connection, scan.statement)
+        _execute(connection, scan)
         yield from _Rows(connection._rfile, scan.schema, scan.batch_bytes)
     finally:
         connection._force_close()  # there may be rows that nobody wants
 
 
-def _execute(connection: Any, statement: str) -> None:
-    """Prepare and execute; what comes next are rows."""
+def _execute(connection: Any, scan: TableScan) -> None:
+    """Prepare and execute; what comes next are rows, with all numbers in eight bytes."""
+    number, types = _prepared(connection, scan.bare_statement)
+    if any(each != FIELD_TYPE.LONGLONG for each, field in zip(types, scan.schema, strict=True) if _is_number(field)):
+        number, _ = _prepared(connection, scan.statement)
+    connection._execute_command(COMMAND.COM_STMT_EXECUTE, _EXECUTE.pack(number, 0, 1))
+    _types(connection, connection._read_packet().read_length_encoded_integer())
+
+
+def _prepared(connection: Any, statement: str) -> tuple[int, list[int]]:
+    """Prepare; returns the statement's number and the types of the columns."""
     connection._execute_command(COMMAND.COM_STMT_PREPARE, statement)
     number, columns, _ = _PREPARED.unpack_from(connection._read_packet().get_all_data())
-    _skip_definitions(connection, columns)
-    connection._execute_command(COMMAND.COM_STMT_EXECUTE, _EXECUTE.pack(number, 0, 1))
-    _skip_definitions(connection, connection._read_packet().read_length_encoded_integer())
+    return number, _types(connection, columns)
 
 
-def _skip_definitions(connection: Any, columns: int) -> None:
+def _types(connection: Any, columns: int) -> list[int]:
     """Read the definitions of columns, and what ends them."""
-    for _ in range(columns + 1):
-        connection._read_packet()
+    types = [connection._read_packet(FieldDescriptorPacket).type_code for _ in range(columns)]
+    connection._read_packet()
+    return types
+
+
+def _is_number(field: pa.Field) -> bool:
+    return bool(field.type == pa.int64())
 
 
 class _Rows:
@@ -191,7 +204,7 @@ def _batch(rows: bytearray, starts: list[int], schema: pa.Schema) -> pa.RecordBa
         nulls: Bools | None = None
         if has_nulls:
             nulls = (buffer[begin + number // 8] >> (number % 8) & 1).astype(bool)
-        if field.type == pa.int64():
+        if _is_number(field):
             if nulls is None:
                 columns.append(integers(gathered(buffer, places, "<i8"), None))
                 places += 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -682,6 +683,15 @@ def test_nothing_can_be_asked_before_the_connection_is_open(address: Address) ->
         client.write(c.SessionInfo(session_id=client.session_id))
         assert "not allowed" in error_of(client.next())[1]
         assert client.read() is None
+
+
+def test_silence_counts_after_the_agreed_delay(address: Address) -> None:
+    """Java clients send their first KeepAliveInfo after it, when a third of the time that they may be silent is over."""
+    with OpenWireClient(address, inactivity_ms=300, inactivity_initial_delay_ms=1500) as client:
+        started_s = time.monotonic()
+        while client.read() is not None:
+            pass
+        assert time.monotonic() - started_s >= 1.5
 
 
 def test_stomp_and_openwire_clients_reply_to_each_other(start_broker: StartBroker, open_client: OpenClient) -> None:

@@ -694,6 +694,32 @@ def test_silence_counts_after_the_agreed_delay(address: Address) -> None:
         assert time.monotonic() - started_s >= 1.5
 
 
+def test_what_a_producer_has_left_out_is_not_taken_for_stored(address: Address) -> None:
+    """With trackMessages and more to be sent again than its cache holds, Java's client sends the end first."""
+    with OpenWireClient(address, is_fault_tolerant=True) as client:
+
+        def send(number: int) -> c.Response:
+            producer = ProducerId(client.name, 1, 1)
+            message = TextMessage(
+                producer_id=producer, destination=A, message_id=MessageId(producer, number), persistent=True
+            )
+            message.text = str(number)
+            return client.ask(message)
+
+        for number in (1, 2, 7):
+            send(number)
+        _, said = error_of(send(3))
+        assert "comes after message 7" in said
+        for number in (2, 7, 8):  # as Java's client does
+            assert type(send(number)) is c.Response
+        for number in range(10, 30, 2):
+            send(number)
+        assert "comes after message 28" in error_of(send(27))[1]
+        client.subscribe(A, prefetch=100)
+        found = [client.text() for _ in range(14)]
+    assert found == ["1", "2", "7", "8", *(str(number) for number in range(10, 30, 2))]
+
+
 def test_stomp_and_openwire_clients_reply_to_each_other(start_broker: StartBroker, open_client: OpenClient) -> None:
     address = start_broker(bind="auto://127.0.0.1:0")
     stomp = open_client(address)

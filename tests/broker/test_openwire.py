@@ -74,6 +74,40 @@ def test_a_pull_is_answered_with_a_message_or_with_none(address: Address) -> Non
         assert client.text() == "three"
 
 
+def test_a_pull_whose_message_is_suppressed_as_a_duplicate_still_waits(address: Address) -> None:
+    """After a failover Java's client does so with what its connection has had, and asks for no other one."""
+    with OpenWireClient(address) as client:
+        client.subscribe(A, prefetch=0)
+        for text in ("one", "two", "three", "four"):
+            client.send(A, text)
+
+        def refuse(dispatch: c.MessageDispatch, cause: str) -> None:
+            assert dispatch.message is not None
+            ack = c.MessageAck(
+                destination=A,
+                consumer_id=client.consumer_id(),
+                ack_type=c.ACK_POISON,
+                first_message_id=dispatch.message.message_id,
+                last_message_id=dispatch.message.message_id,
+                message_count=1,
+                poison_cause=c.Throwable(class_name="java.lang.Throwable", message=cause),
+            )
+            client.ask(ack)
+
+        suppressed = f"Suppressing duplicate delivery on connection, consumer {client.consumer_id()}"
+        client.ask(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=0))
+        refuse(client.dispatch(), suppressed)
+        two = client.dispatch()
+        client.acknowledge(two, two)
+        client.ask(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=0))
+        refuse(client.dispatch(), "Exceeded redelivery policy limit")  # its client asks again by itself
+        client.ask(c.SessionInfo(session_id=client.session_id))
+        assert not client.came
+        client.ask(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=100))
+        refuse(client.dispatch(), suppressed)
+        assert client.text() is None
+
+
 @pytest.mark.parametrize("kind", [Queue, Topic])
 @pytest.mark.parametrize("name", ["A,A", "A,", ",A", "A,,A"])
 def test_a_composite_of_one_destination_is_that_destination(

@@ -1,5 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadInfo;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -10,6 +12,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Collectors;
 import javax.jms.Connection;
@@ -47,8 +50,10 @@ import org.apache.activemq.command.ActiveMQMessage;
 public final class FailoverProgram {
     private static final long PATIENCE_MS = 90_000;
     private static final long IDLE_MS = 200;
+    private static final long BUSY_MS = 10_000;
     private static final int STEPS_UNTIL_READY = 8;
     private static final int STEPS_TOLD = 20;
+    private static final AtomicBoolean HAS_DUMPED = new AtomicBoolean();
     private static final AtomicInteger ALL_STEPS = new AtomicInteger();
     private static final List<String> ROLES =
         Arrays.asList("queue", "queue", "queue", "topic", "later", "later", "request", "browse", "transfer", "churn");
@@ -133,7 +138,13 @@ public final class FailoverProgram {
             wrong.add("hangs: " + doing);
             for (Thread thread : threads) {
                 if (thread.isAlive()) {
-                    wrong.add(thread.getName() + ": " + Arrays.stream(thread.getStackTrace()).limit(14).map(String::valueOf).collect(Collectors.joining(" < ")));
+                    wrong.add(thread.getName() + " " + thread.getState() + ": "
+                        + Arrays.stream(thread.getStackTrace()).limit(14).map(String::valueOf).collect(Collectors.joining(" < ")));
+                }
+            }
+            if (HAS_DUMPED.compareAndSet(false, true)) { // who holds what they wait for may be any thread of the client
+                for (ThreadInfo one : ManagementFactory.getThreadMXBean().dumpAllThreads(true, true)) {
+                    System.err.println(one);
                 }
             }
         }
@@ -141,6 +152,7 @@ public final class FailoverProgram {
         line.put("role", role);
         line.put("options", nested + " " + options);
         line.put("counts", ledger.counts().toString());
+        line.put("faults", faults.toString());
         line.put("wrong", wrong);
         System.out.println(Json.write(line));
     }
@@ -252,8 +264,10 @@ public final class FailoverProgram {
 
     /**
      * Left out is what the client itself does not survive, with any broker: `sendAcksAsync=false` (the thread that reads from the broker
-     * waits for an answer when a message comes twice), windows of producers in transactions (nobody answers what was rolled back), and
-     * prefetch 0 with `trackMessages` (what is asked for is pushed out of the cache).
+     * waits for an answer when a message comes twice), windows of producers in transactions (nobody answers what was rolled back),
+     * prefetch 0 with `trackMessages` or a small cache (what is asked for is pushed out of it), `alwaysSessionAsync=false` with
+     * listeners (one that commits when a message comes again keeps the thread that reads the answer waiting), and
+     * `transactedIndividualAck` and `nonBlockingRedelivery` (what comes again is acknowledged in a transaction that did not receive it).
      */
     private String chosenOptions() {
         List<String> found = new ArrayList<>(Arrays.asList("initialReconnectDelay=10", "maxReconnectDelay=" + one(50, 200), "warnAfterReconnectAttempts=1000"));
@@ -272,15 +286,14 @@ public final class FailoverProgram {
         optional(found, 0.3, "trackMessages=true");
         optional(found, 0.15, "useExponentialBackOff=false");
         optional(found, 0.15, "updateURIsSupported=false");
-        optional(found, 0.1, "maxCacheSize=2000");
+        boolean hasSmallCache = maybe(0.1);
+        optional(found, hasSmallCache ? 1 : 0, "maxCacheSize=2000");
         optional(found, 0.15, "trackTransactionProducers=false");
-        optional(found, 0.5, "jms.prefetchPolicy.all=" + (found.contains("trackMessages=true") ? one(1, 2, 5, 20) : one(0, 1, 2, 5, 20)));
+        optional(found, 0.5, "jms.prefetchPolicy.all=" + (found.contains("trackMessages=true") || hasSmallCache ? one(1, 2, 5, 20) : one(0, 1, 2, 5, 20)));
         optional(found, 0.2, "jms.optimizeAcknowledge=true");
         optional(found, 0.15, "jms.alwaysSyncSend=true");
         optional(found, 0.15, "jms.dispatchAsync=false");
-        optional(found, 0.15, "jms.alwaysSessionAsync=false");
-        optional(found, 0.1, "jms.nonBlockingRedelivery=true");
-        optional(found, 0.1, "jms.transactedIndividualAck=true");
+        optional(found, role.equals("queue") || role.equals("topic") ? 0 : 0.15, "jms.alwaysSessionAsync=false");
         optional(found, 0.1, "jms.watchTopicAdvisories=" + (role.equals("request") || role.equals("churn")));
         optional(found, 0.2, "jms.consumerFailoverRedeliveryWaitPeriod=" + one(0, 1000));
         optional(found, 0.15, "jms.useCompression=true");
@@ -300,6 +313,14 @@ public final class FailoverProgram {
         String places = brokers.stream().map(broker -> "tcp://" + broker + "?" + nested).collect(Collectors.joining(","));
         String query = more.length == 0 ? options : options + "&" + String.join("&", more);
         return "failover:(" + places + ")?" + query;
+    }
+
+    /**
+     * For a session in which it does not ask for each message, whatever the options say: a listener may not, and in a transaction the
+     * client drops what comes again although it was asked for, asks for no other, and waits for ever.
+     */
+    private ActiveMQConnection prefetching(String client) throws JMSException {
+        return options.contains("jms.prefetchPolicy.all=0") ? connection(client, "jms.prefetchPolicy.all=1") : connection(client);
     }
 
     private ActiveMQConnection connection(String client, String... more) throws JMSException {
@@ -373,6 +394,7 @@ public final class FailoverProgram {
                 TextMessage next = more == 0 ? message : session.createTextMessage(part + "." + number++);
                 next.setStringProperty("colour", "red");
                 String text = next.getText();
+                ledger.note(text, "is sent");
                 CountDownLatch latch = new CountDownLatch(1);
                 heard.add(latch);
                 ((ActiveMQMessageProducer) producer).send(next, new AsyncCallback() {
@@ -395,11 +417,13 @@ public final class FailoverProgram {
                     ledger.wrong("nobody called back");
                 }
             }
-            if (!failed.isEmpty()) {
+            // More than the cache of tracked messages holds is not sent again in its order, which is told.
+            if (!failed.isEmpty() && !(options.contains("trackMessages=true") && options.contains("maxCacheSize"))) {
                 ledger.wrong("an asynchronous send failed: " + failed);
             }
             return number;
         }
+        ledger.note(message.getText(), "is sent");
         if (sending == Sending.ANONYMOUS) {
             producer.send(destination, message);
         } else {
@@ -415,6 +439,7 @@ public final class FailoverProgram {
             for (String text : batch) {
                 TextMessage message = session.createTextMessage(text);
                 message.setStringProperty("colour", own.nextBoolean() ? "red" : "blue");
+                ledger.note(text, "is sent");
                 producer.send(message);
             }
             if (commits) {
@@ -479,6 +504,7 @@ public final class FailoverProgram {
                 for (String text : batch) {
                     TextMessage message = session.createTextMessage(text);
                     message.setStringProperty("colour", "red");
+                    ledger.note(text, "is sent");
                     producer.send(message);
                 }
                 producer.close();
@@ -581,7 +607,7 @@ public final class FailoverProgram {
 
         void work() throws Exception {
             book.count("mode " + mode + (listens ? " listening" : ""));
-            ActiveMQConnection connection = connection(subscription == null ? null : name + "." + part);
+            ActiveMQConnection connection = open();
             while (!isDrained) {
                 Session session = connection.createSession(mode == Session.SESSION_TRANSACTED, mode);
                 MessageConsumer consumer = subscription == null
@@ -596,10 +622,15 @@ public final class FailoverProgram {
                 session.close();
                 if (own.nextInt(6) == 0) {
                     connection.close();
-                    connection = connection(subscription == null ? null : name + "." + part);
+                    connection = open();
                 }
             }
             connection.close();
+        }
+
+        private ActiveMQConnection open() throws JMSException {
+            String client = subscription == null ? null : name + "." + part;
+            return listens || mode == Session.SESSION_TRANSACTED ? prefetching(client) : connection(client);
         }
 
         private int lifetime() {
@@ -654,7 +685,7 @@ public final class FailoverProgram {
 
         private void take(Session session, Message message) throws JMSException {
             String text = ((TextMessage) message).getText();
-            book.received(text, message.getJMSRedelivered(), isOrdered ? part : null);
+            book.received(text, message, part, isOrdered);
             if (message.getJMSRedelivered() && message.getIntProperty("JMSXDeliveryCount") < 2) {
                 book.wrong("redelivered, but delivered for the first time: " + text);
             }
@@ -664,14 +695,14 @@ public final class FailoverProgram {
                 batch.clear();
                 if (own.nextInt(10) > 0) {
                     message.acknowledge();
-                    book.settled(Arrays.asList(text));
+                    book.settled(Arrays.asList(text), part);
                 } else {
                     session.recover();
                 }
             } else if (mode == Session.AUTO_ACKNOWLEDGE) {
                 batch.clear();
                 if (!listens) { // otherwise it is acknowledged when the listener has returned
-                    book.settled(Arrays.asList(text));
+                    book.settled(Arrays.asList(text), part);
                 }
             }
         }
@@ -686,7 +717,7 @@ public final class FailoverProgram {
                             session.rollback();
                         } else {
                             session.commit();
-                            book.settled(texts);
+                            book.settled(texts, part);
                         }
                     } catch (JMSException told) {
                         book.count("receipts rolled back");
@@ -702,7 +733,7 @@ public final class FailoverProgram {
                         session.recover();
                     } else {
                         last.acknowledge();
-                        book.settled(texts);
+                        book.settled(texts, part);
                     }
                     break;
                 default:
@@ -816,9 +847,16 @@ public final class FailoverProgram {
     }
 
     private void drain(Ledger book, MessageConsumer consumer, long silence_ms, boolean isOrdered) throws JMSException {
-        for (Message message = consumer.receive(silence_ms); message != null; message = consumer.receive(silence_ms)) {
+        for (;;) {
+            Message message = consumer.receive(silence_ms);
+            if (message == null && book.missing() > 0) { // it may be busy
+                message = consumer.receive(BUSY_MS);
+            }
+            if (message == null) {
+                return;
+            }
             book.count("drained");
-            book.received(((TextMessage) message).getText(), message.getJMSRedelivered(), isOrdered && !isUnordered() ? "drain" : null);
+            book.received(((TextMessage) message).getText(), message, "the last one", isOrdered && !isUnordered());
         }
     }
 
@@ -831,7 +869,8 @@ public final class FailoverProgram {
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         List<String> found = new ArrayList<>();
         for (Object message : Collections.list((Enumeration<?>) session.createBrowser(session.createQueue("ActiveMQ.DLQ")).getEnumeration())) {
-            if (((ActiveMQMessage) message).getOriginalDestination().getPhysicalName().equals(name)) {
+            String from = ((ActiveMQMessage) message).getOriginalDestination().getPhysicalName();
+            if (from.equals(name) || from.startsWith(name + ".")) {
                 found.add(((TextMessage) message).getText());
                 ledger.count("dead: " + cause((Message) message));
             }
@@ -851,7 +890,7 @@ public final class FailoverProgram {
         Random asking = new Random(chance.nextLong());
         boolean isTransacted = maybe(0.3);
         Thread replier = thread("replier", () -> {
-            ActiveMQConnection connection = connection(null);
+            ActiveMQConnection connection = isTransacted ? prefetching(null) : connection(null);
             Session session = connection.createSession(isTransacted, isTransacted ? 0 : Session.AUTO_ACKNOWLEDGE);
             MessageConsumer consumer = session.createConsumer(session.createQueue(name));
             MessageProducer producer = session.createProducer(null);
@@ -863,13 +902,17 @@ public final class FailoverProgram {
                         if (isTransacted) {
                             session.commit();
                         }
-                    } catch (TransactionRolledBackException told) {
-                        session.rollback();
                     } catch (javax.jms.InvalidDestinationException | org.apache.activemq.DestinationDoesNotExistException gone) {
                         ledger.count("asker is not there"); // it has deleted it, or has not come back yet
                         if (isTransacted) {
                             session.rollback();
                         }
+                    } catch (JMSException told) {
+                        if (!isTransacted) {
+                            throw told;
+                        }
+                        ledger.count("reply rolled back"); // who asks says whether it may be
+                        session.rollback();
                     }
                 }
             }
@@ -959,7 +1002,7 @@ public final class FailoverProgram {
             send(own, Sending.PLAIN, "in", session.createQueue(name + ".in"));
             connection.close();
         });
-        ActiveMQConnection connection = connection(null);
+        ActiveMQConnection connection = prefetching(null);
         Session session = connection.createSession(true, 0);
         MessageConsumer consumer = session.createConsumer(session.createQueue(name + ".in"));
         MessageProducer producer = session.createProducer(session.createQueue(name));
@@ -975,14 +1018,18 @@ public final class FailoverProgram {
                     if (message == null) {
                         break;
                     }
-                    batch.add(((TextMessage) message).getText());
+                    String text = ((TextMessage) message).getText();
+                    batch.add(text);
+                    ledger.note(text, "is taken, for the " + message.getIntProperty("JMSXDeliveryCount") + ". time as it says");
                     producer.send(session.createTextMessage(((TextMessage) message).getText()));
                 }
                 if (maybe(0.15)) {
                     session.rollback();
+                    batch.forEach(text -> ledger.note(text, "is given back"));
                 } else {
                     session.commit();
                     for (String text : batch) {
+                        ledger.note(text, "is moved");
                         if (moved.merge(text, 1, Integer::sum) > 1) {
                             ledger.count("moved again");
                             if (!faults.since(since)) {
@@ -993,6 +1040,7 @@ public final class FailoverProgram {
                 }
             } catch (TransactionRolledBackException | javax.jms.IllegalStateException told) { // by the client, which says so to who sends
                 ledger.count("rolled back");
+                batch.forEach(text -> ledger.note(text, "is perhaps moved: " + told));
                 session.rollback();
             }
             if (!batch.isEmpty()) {
@@ -1035,7 +1083,7 @@ public final class FailoverProgram {
     private void churn() throws Exception {
         for (int number = 0; !isFinishing; number++) {
             doing = "opens and closes " + number;
-            ActiveMQConnection connection = connection(maybe(0.5) ? name + ".client" : null);
+            ActiveMQConnection connection = prefetching(maybe(0.5) ? name + ".client" : null);
             for (int sessions = chance.nextInt(3); sessions >= 0; sessions--) {
                 boolean isTransacted = maybe(0.4);
                 Session session = connection.createSession(isTransacted, isTransacted ? 0 : Session.AUTO_ACKNOWLEDGE);

@@ -1,5 +1,6 @@
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Collectors;
 
 /** When the brokers of a program failed: what a client did then may have an outcome that nobody has told it. */
 final class Faults {
@@ -7,6 +8,18 @@ final class Faults {
     private static final long MARGIN_MS = 3000;
 
     private final List<long[]> periods = new ArrayList<>();
+    private final long start_ms = System.currentTimeMillis();
+
+    /** Milliseconds since the programs began, as `toString` has them. */
+    long now() {
+        return System.currentTimeMillis() - start_ms;
+    }
+
+    /** From when to when there was a fault. */
+    @Override
+    public synchronized String toString() {
+        return periods.stream().map(one -> (one[0] - start_ms) + " to " + (one[1] - MARGIN_MS - start_ms)).collect(Collectors.joining(", "));
+    }
 
     synchronized void begin() {
         periods.add(new long[] {System.currentTimeMillis(), Long.MAX_VALUE});

@@ -221,8 +221,7 @@ class Producers:
             if number > (last := max(known.stored, known.last_pending)):
                 fresh.append(message)
                 its_numbers = numbers.setdefault(known, [])
-                if its_numbers:
-                    last = its_numbers[-1]
+                last = its_numbers[-1] if its_numbers else last
                 if number > last + 1 and not is_strict:
                     left_out[known] = (*left_out.get(known, known.left_out), range(last + 1, number))[-_LEFT_OUT_MAX:]
                 its_numbers.append(number)

@@ -55,7 +55,7 @@ class Pulls:
             )
 
     def pull_again(self, consumer: Consumer) -> None:
-        """Its latest pull was answered with a message that it does not take for an answer, and waits as if none had come."""
+        """Its latest pull was answered with what it does not take for an answer, and it waits as if none had come."""
         if consumer in self._asked and consumer.credit <= 0:
             since_s, timeout_ms, told = self._asked[consumer]
             if timeout_ms > 0:

@@ -57,7 +57,9 @@ class HeartBeat:
 
     __slots__ = ("_received", "_send_s", "_sent", "_silence_s")
 
-    def __init__(self, send_ms: int, expect_ms: int, now: float, grace_multiplier: float = 1.0, initial_delay_ms: int = 0) -> None:
+    def __init__(
+        self, send_ms: int, expect_ms: int, now: float, grace_multiplier: float = 1.0, initial_delay_ms: int = 0
+    ) -> None:
         self._send_s = send_ms / 1000 * _SEND_FACTOR if send_ms > 0 else None
         self._silence_s = expect_ms / 1000 * _SILENCE_FACTOR * grace_multiplier if expect_ms > 0 else None
         self._received = now + initial_delay_ms / 1000

@@ -720,7 +720,7 @@ def test_nothing_can_be_asked_before_the_connection_is_open(address: Address) ->
 
 
 def test_silence_counts_after_the_agreed_delay(address: Address) -> None:
-    """Java clients send their first KeepAliveInfo after it, when a third of the time that they may be silent is over."""
+    """Java clients send their first KeepAliveInfo after it, when a third of the time for silence is over."""
     with OpenWireClient(address, inactivity_ms=300, inactivity_initial_delay_ms=1500) as client:
         started_s = time.monotonic()
         while client.read() is not None:

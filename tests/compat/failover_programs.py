@@ -175,6 +175,11 @@ class Pair:
         self._stack.close()
 
     @property
+    def shares_jobs(self) -> bool:
+        """Whether what one has to send later is sent by the other one, too."""
+        return all(isinstance(member, OurMember) for member in self.members)
+
+    @property
     def places(self) -> str:
         """Where clients connect."""
         return ",".join(member.place for member in self.members)
@@ -202,7 +207,7 @@ def judged(class_path: str, pair: Pair, faults: Sequence[Fault], seed: int, coun
     with subprocess.Popen(
         [
             *("java", *quick_start(class_path), QUIET, "-cp", class_path),
-            *("FailoverProgram", pair.places, str(seed), str(count)),
+            *("FailoverProgram", pair.places, str(seed), str(count), str(pair.shares_jobs).lower()),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -41,9 +41,10 @@ import org.apache.activemq.command.ActiveMQMessage;
  * {seed, role, options, counts, wrong} of each.
  *
  * <pre>
- *   FailoverProgram HOST:PORT[,HOST:PORT] SEED COUNT [ROLE]
+ *   FailoverProgram HOST:PORT[,HOST:PORT] SEED COUNT SCHEDULES [ROLE]
  * </pre>
  *
+ * SCHEDULES is false if messages are not sent for later: a Java broker keeps them in its own directory, where no other one finds them.
  * Prints "ready" when all are at work, and "steps" each time they have done twenty together. It hears of each fault: "fault" before it,
  * "over" when a broker serves again, which it repeats; and "finish" after the last one.
  */
@@ -69,6 +70,7 @@ public final class FailoverProgram {
     private final CountDownLatch ready;
     private final AtomicInteger steps = new AtomicInteger();
     private final String name;
+    private boolean schedules;
     private volatile boolean isFinishing;
     private volatile boolean isDrained;
     private volatile String doing = "";
@@ -98,7 +100,8 @@ public final class FailoverProgram {
         List<FailoverProgram> programs = new ArrayList<>();
         List<Thread> running = new ArrayList<>();
         for (int number = 0; number < count; number++) {
-            FailoverProgram program = new FailoverProgram(brokers, first + number, arguments.length > 3 ? arguments[3] : null, faults, ready);
+            FailoverProgram program = new FailoverProgram(brokers, first + number, arguments.length > 4 ? arguments[4] : null, faults, ready);
+            program.schedules = Boolean.parseBoolean(arguments[3]);
             programs.add(program);
             running.add(program.thread("main", program::run));
         }
@@ -771,7 +774,7 @@ public final class FailoverProgram {
             }
         }
         List<Sending> kinds = new ArrayList<>(Arrays.asList(Sending.values()));
-        if (consumers == 1 || isTopic || hasSelectors) { // what comes later has no order
+        if (!schedules || consumers == 1 || isTopic || hasSelectors) { // what comes later has no order
             kinds.remove(Sending.SCHEDULED);
         }
         for (int number = 0; number < producers; number++) {
@@ -1038,8 +1041,11 @@ public final class FailoverProgram {
                         }
                     }
                 }
-            } catch (TransactionRolledBackException | javax.jms.IllegalStateException told) { // by the client, which says so to who sends
+            } catch (JMSException told) { // by the client, which says so to who sends, or by a Java broker that has marked it
                 ledger.count("rolled back");
+                if (!faults.since(since)) {
+                    ledger.wrong("a transfer failed, and there was no fault, with " + told);
+                }
                 batch.forEach(text -> ledger.note(text, "is perhaps moved: " + told));
                 session.rollback();
             }

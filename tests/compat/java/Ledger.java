@@ -81,7 +81,8 @@ final class Ledger {
         if (isOrdered && times == 1) {
             int dot = text.lastIndexOf('.');
             int number = Integer.parseInt(text.substring(dot + 1));
-            Integer last = latest.put(by + text.substring(0, dot), number);
+            // What waits for the consumer that has its group is overtaken by other groups.
+            Integer last = latest.put(by + " " + message.getStringProperty("JMSXGroupID") + " " + text.substring(0, dot), number);
             if (last != null && last > number) {
                 count("out of order");
                 if (!faults.since(System.currentTimeMillis() - 1000)) {

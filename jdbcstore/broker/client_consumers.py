@@ -272,6 +272,10 @@ class ClientConsumers:
         if not consumer.prefetch:
             self._pulls.pull(consumer, timeout_ms, told)
 
+    def pull_again(self, consumer: Consumer) -> None:
+        """What came for the latest pull of a consumer is no answer to it: its client still waits for one."""
+        self._pulls.pull_again(consumer)
+
     def change_prefetch(self, consumer: Consumer, prefetch: int) -> None:
         """A consumer may hold so many messages from now on; 0 is none but those that it asks for."""
         self._pulls.withdraw(consumer)

@@ -5,6 +5,10 @@ anew it sends everything again that it has no answer for, in the same order, bef
 from its connections, old and new, and however it mixes: a number comes after all lower ones have come. Therefore one
 number for each producer, the highest that is stored, tells everything: what is not higher is stored already.
 
+Java's client breaks the order: with ``trackMessages``, if more is without an answer than its cache holds, the end comes
+first, and then the rest, which would be taken for stored. So what a client that does not send again what has failed has
+left out last is remembered, and it hears an error if that comes.
+
 The store writes that number in the same commit as the message (`PersistenceAdapter.commit_together`), so it is true at
 any time, also when the message was consumed since, and for the next master. Here it is kept for as long as the producer
 is at work, with what is on its way to the store:
@@ -16,7 +20,8 @@ not above the highest   it is a duplicate: answered as if it were stored now
 on its way              likewise, when the first copy is stored; if that fails, this one fails, too
 above all others        it is new
 below one on its way,   the order is broken; an ERROR says so
-but not on its way
+but not on its way, or
+left out by JMS clients
 ======================= ===========================================================================================
 
 **Failures.** When a message fails while later ones succeed, the highest number lies: the message would be taken for
@@ -66,12 +71,14 @@ _KNOWN_MAX: Final = 20_000
 #: thousand fails at once.
 _MISSING_MAX: Final = 10_000
 _MISSING_TOTAL_MAX: Final = 20_000
+#: How many ranges of numbers that a producer has left out are remembered, the latest ones.
+_LEFT_OUT_MAX: Final = 8
 
 
 class _Known:
     """A producer at work: its highest stored number, and the writes of what is on its way, by number."""
 
-    __slots__ = ("in_doubt", "last_used_s", "pending", "producer_id", "stored")
+    __slots__ = ("in_doubt", "last_used_s", "left_out", "pending", "producer_id", "stored")
 
     def __init__(self, producer_id: ProducerId, stored: int) -> None:
         self.producer_id = producer_id
@@ -80,6 +87,8 @@ class _Known:
         #: A write of it has failed: `stored` has to be read again as soon as nothing is pending.
         self.in_doubt = False
         self.last_used_s = 0.0
+        #: Ranges of numbers that have not come when higher ones came.
+        self.left_out: tuple[range, ...] = ()
 
     @property
     def last_pending(self) -> int:
@@ -196,11 +205,12 @@ class Producers:
             sends: those of a `numbered` producer in the order of their numbers.
             acknowledged, publisher, answer, prepared: as there.
             numbered: the producers, all of them known, whose numbers count.
-            is_strict: whether their numbers have to be remembered when their messages are gone; if not, a store that
-                cannot do that knows those that it has.
+            is_strict: as `Numbering.is_strict`. If not, what is left out is remembered, and their numbers need not be
+                when their messages are gone: a store that cannot do that knows those that it has.
         """
         fresh: list[Message] = []
         numbers: dict[_Known, list[int]] = {}
+        left_out: dict[_Known, tuple[range, ...]] = {}
         follows: dict[Completion[Any], None] = {}
         for message in sends:
             message_id = message.message_id
@@ -208,18 +218,25 @@ class Producers:
                 fresh.append(message)
                 continue
             known, number = self._known[message_id.producer_id], message_id.producer_sequence_id
-            if number > max(known.stored, known.last_pending):
+            if number > (last := max(known.stored, known.last_pending)):
                 fresh.append(message)
-                numbers.setdefault(known, []).append(number)
+                its_numbers = numbers.setdefault(known, [])
+                last = its_numbers[-1] if its_numbers else last
+                if number > last + 1 and not is_strict:
+                    left_out[known] = (*left_out.get(known, known.left_out), range(last + 1, number))[-_LEFT_OUT_MAX:]
+                its_numbers.append(number)
                 if known.pending:
                     follows[known.pending[known.last_pending]] = None
+            elif any(number in numbers_left_out for numbers_left_out in known.left_out):
+                answer(_disorder(message_id.producer_id, number, last))
+                return
             elif number <= known.stored:
                 self.duplicates += 1
             elif number in known.pending:
                 self.duplicates += 1
                 follows[known.pending[number]] = None
             else:
-                answer(_disorder(message_id.producer_id, number, known.last_pending))
+                answer(_disorder(message_id.producer_id, number, last))
                 return
         if not (fresh or acknowledged or follows):
             answer(None)
@@ -242,6 +259,8 @@ class Producers:
             fresh, acknowledged, publisher, answered, Commit(producers=marks, follows=list(follows)), prepared
         )
         is_submitted = True
+        for known, ranges in left_out.items():
+            known.left_out = ranges
         if completion is not None:
             for known, its_numbers in numbers.items():
                 known.pending.update(dict.fromkeys(its_numbers, completion))

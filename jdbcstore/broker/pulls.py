@@ -25,11 +25,13 @@ class Pulls:
         loop: the event loop.
     """
 
-    __slots__ = ("_loop", "_timers")
+    __slots__ = ("_asked", "_loop", "_timers")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timers: dict[Consumer, asyncio.TimerHandle] = {}
+        #: The latest pull of each, answered with a message or not yet: since when, its timeout, and who is told.
+        self._asked: dict[Consumer, tuple[float, int, Callable[[], object]]] = {}
 
     def pull(self, consumer: Consumer, timeout_ms: int, told: Callable[[], object]) -> None:
         """Ask for one message. One that was asked for before, and has not come, is not asked for any more.
@@ -40,6 +42,7 @@ class Pulls:
             told: called when there is none by then.
         """
         self.withdraw(consumer)
+        self._asked[consumer] = (self._loop.time(), timeout_ms, told)
         consumer.extension += 1
         consumer.credit += 1
         consumer.resume()
@@ -51,8 +54,17 @@ class Pulls:
                 _LOOK_FIRST_S, self._look, consumer, told, _LOOK_FIRST_S, until_s
             )
 
+    def pull_again(self, consumer: Consumer) -> None:
+        """Its latest pull was answered with what it does not take for an answer, and it waits as if none had come."""
+        if consumer in self._asked and consumer.credit <= 0:
+            since_s, timeout_ms, told = self._asked[consumer]
+            if timeout_ms > 0:
+                timeout_ms = max(1, timeout_ms - int((self._loop.time() - since_s) * 1000))
+            self.pull(consumer, timeout_ms, told)
+
     def withdraw(self, consumer: Consumer) -> None:
         """What a consumer has asked for, and has not come, is not asked for any more."""
+        self._asked.pop(consumer, None)
         timer = self._timers.pop(consumer, None)
         if timer is not None:
             timer.cancel()
@@ -65,6 +77,7 @@ class Pulls:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._asked.clear()
 
     def _look(self, consumer: Consumer, told: Callable[[], object], pause_s: float, until_s: float) -> None:
         if consumer.credit > 0 and not consumer.is_settled and self._loop.time() < until_s:

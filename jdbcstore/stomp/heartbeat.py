@@ -52,14 +52,18 @@ class HeartBeat:
         expect_ms: the peer sends something at least this often; 0 or less expects nothing.
         now: the clock, in seconds.
         grace_multiplier: stretches the silence we bear (ActiveMQ's ``transport.hbGracePeriodMultiplier``).
+        initial_delay_ms: from when on silence counts. An OpenWire client sends no KeepAliveInfo before.
     """
 
     __slots__ = ("_received", "_send_s", "_sent", "_silence_s")
 
-    def __init__(self, send_ms: int, expect_ms: int, now: float, grace_multiplier: float = 1.0) -> None:
+    def __init__(
+        self, send_ms: int, expect_ms: int, now: float, grace_multiplier: float = 1.0, initial_delay_ms: int = 0
+    ) -> None:
         self._send_s = send_ms / 1000 * _SEND_FACTOR if send_ms > 0 else None
         self._silence_s = expect_ms / 1000 * _SILENCE_FACTOR * grace_multiplier if expect_ms > 0 else None
-        self._received = self._sent = now
+        self._received = now + initial_delay_ms / 1000
+        self._sent = now
 
     @property
     def expects(self) -> bool:
@@ -68,7 +72,8 @@ class HeartBeat:
 
     def data_received(self, now: float) -> None:
         """Something arrived, a lone LF included."""
-        self._received = now
+        if now > self._received:
+            self._received = now
 
     def data_sent(self, now: float) -> None:
         """Something was written."""

@@ -194,14 +194,14 @@ class Connection(asyncio.Protocol):
             if self._heart_beat is not None:
                 self._heart_beat.data_received(self._broker.loop.time())
 
-    def beat(self, send_ms: int, expect_ms: int) -> None:
-        """The client has said CONNECT: send and expect heart-beats, every so many milliseconds; 0 is never."""
+    def beat(self, send_ms: int, expect_ms: int, initial_delay_ms: int = 0) -> None:
+        """The client has said CONNECT: send and expect heart-beats, as `Wire.beat` says."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if send_ms > 0 or expect_ms > 0:
             grace = self._broker.options.heart_beat_grace
-            self._heart_beat = HeartBeat(send_ms, expect_ms, self._broker.loop.time(), grace)
+            self._heart_beat = HeartBeat(send_ms, expect_ms, self._broker.loop.time(), grace, initial_delay_ms)
             self._watch()
 
     @property

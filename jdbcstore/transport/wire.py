@@ -24,8 +24,8 @@ class Wire(Protocol):
     def resume(self) -> None:
         """Read again."""
 
-    def beat(self, send_ms: int, expect_ms: int) -> None:
-        """Send heart-beats and expect them, every so many milliseconds; 0 is never."""
+    def beat(self, send_ms: int, expect_ms: int, initial_delay_ms: int = 0) -> None:
+        """Send heart-beats and expect them, every so many milliseconds, the first ones after the delay; 0 is never."""
 
     def probe(self, told: Callable[[bool], object]) -> None:
         """Find out whether the client's machine answers; `told` is called once."""

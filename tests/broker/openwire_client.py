@@ -32,6 +32,8 @@ class OpenWireClient:
         is_fault_tolerant: whether it would send again what it heard no answer for.
         cache: slots of its cache; without a cache by default.
         max_frame_size: the largest frame that it takes, in bytes; 0 for any.
+        inactivity_ms: how long each side may be silent.
+        inactivity_initial_delay_ms: how much longer the first silence may be.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class OpenWireClient:
         is_fault_tolerant: bool = False,
         cache: int = 0,
         max_frame_size: int = 0,
+        inactivity_ms: int = 30_000,
+        inactivity_initial_delay_ms: int = 10_000,
     ) -> None:
         self.name = name or f"ID:test-{next(_numbers)}"
         self._socket = socket.create_connection(address, timeout=60)
@@ -58,6 +62,8 @@ class OpenWireClient:
             cache_enabled=cache > 0,
             cache_size=cache,
             max_frame_size=max_frame_size,
+            max_inactivity_ms=inactivity_ms,
+            max_inactivity_initial_delay_ms=inactivity_initial_delay_ms,
         )
         self.write(wanted.info())
         info = self.read()

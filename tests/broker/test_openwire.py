@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +72,40 @@ def test_a_pull_is_answered_with_a_message_or_with_none(address: Address) -> Non
         client.ask(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=0))
         client.send(A, "three")
         assert client.text() == "three"
+
+
+def test_a_pull_whose_message_is_suppressed_as_a_duplicate_still_waits(address: Address) -> None:
+    """After a failover Java's client does so with what its connection has had, and asks for no other one."""
+    with OpenWireClient(address) as client:
+        client.subscribe(A, prefetch=0)
+        for text in ("one", "two", "three", "four"):
+            client.send(A, text)
+
+        def refuse(dispatch: c.MessageDispatch, cause: str) -> None:
+            assert dispatch.message is not None
+            ack = c.MessageAck(
+                destination=A,
+                consumer_id=client.consumer_id(),
+                ack_type=c.ACK_POISON,
+                first_message_id=dispatch.message.message_id,
+                last_message_id=dispatch.message.message_id,
+                message_count=1,
+                poison_cause=c.Throwable(class_name="java.lang.Throwable", message=cause),
+            )
+            client.ask(ack)
+
+        suppressed = f"Suppressing duplicate delivery on connection, consumer {client.consumer_id()}"
+        client.ask(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=0))
+        refuse(client.dispatch(), suppressed)
+        two = client.dispatch()
+        client.acknowledge(two, two)
+        client.ask(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=0))
+        refuse(client.dispatch(), "Exceeded redelivery policy limit")  # its client asks again by itself
+        client.ask(c.SessionInfo(session_id=client.session_id))
+        assert not client.came
+        client.ask(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=100))
+        refuse(client.dispatch(), suppressed)
+        assert client.text() is None
 
 
 @pytest.mark.parametrize("kind", [Queue, Topic])
@@ -682,6 +717,41 @@ def test_nothing_can_be_asked_before_the_connection_is_open(address: Address) ->
         client.write(c.SessionInfo(session_id=client.session_id))
         assert "not allowed" in error_of(client.next())[1]
         assert client.read() is None
+
+
+def test_silence_counts_after_the_agreed_delay(address: Address) -> None:
+    """Java clients send their first KeepAliveInfo after it, when a third of the time for silence is over."""
+    with OpenWireClient(address, inactivity_ms=300, inactivity_initial_delay_ms=1500) as client:
+        started_s = time.monotonic()
+        while client.read() is not None:
+            pass
+        assert time.monotonic() - started_s >= 1.5
+
+
+def test_what_a_producer_has_left_out_is_not_taken_for_stored(address: Address) -> None:
+    """With trackMessages and more to be sent again than its cache holds, Java's client sends the end first."""
+    with OpenWireClient(address, is_fault_tolerant=True) as client:
+
+        def send(number: int) -> c.Response:
+            producer = ProducerId(client.name, 1, 1)
+            message = TextMessage(
+                producer_id=producer, destination=A, message_id=MessageId(producer, number), persistent=True
+            )
+            message.text = str(number)
+            return client.ask(message)
+
+        for number in (1, 2, 7):
+            send(number)
+        _, said = error_of(send(3))
+        assert "comes after message 7" in said
+        for number in (2, 7, 8):  # as Java's client does
+            assert type(send(number)) is c.Response
+        for number in range(10, 30, 2):
+            send(number)
+        assert "comes after message 28" in error_of(send(27))[1]
+        client.subscribe(A, prefetch=100)
+        found = [client.text() for _ in range(14)]
+    assert found == ["1", "2", "7", "8", *(str(number) for number in range(10, 30, 2))]
 
 
 def test_stomp_and_openwire_clients_reply_to_each_other(start_broker: StartBroker, open_client: OpenClient) -> None:

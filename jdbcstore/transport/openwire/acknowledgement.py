@@ -4,7 +4,8 @@
 type       what is done with the messages from the first to the last one that it names
 ========== =================================================================================================
 delivered  the application has so many as it says: the consumer may be sent as many more, never more than it holds
-poison     each is a dead letter, which tells the client's cause
+poison     each is a dead letter, which tells the client's cause. If it was asked for and suppressed as a duplicate, the
+           consumer still waits for one
 standard   they are acknowledged
 redelivered nothing: the client has given them to its application again
 individual the last one is acknowledged
@@ -41,6 +42,9 @@ from jdbcstore.transport.openwire.transactions import not_started
 __all__ = ["acknowledge", "number_of", "unseen"]
 
 log = logging.getLogger(__name__)
+
+#: How Java's client begins the cause if a message comes that its connection has had. It does not tell who waits for it.
+_SUPPRESSED: Final = "Suppressing duplicate delivery"
 
 #: Types that ask for nothing but their last message.
 _OF_ONE: Final = (c.ACK_DELIVERED, c.ACK_INDIVIDUAL)
@@ -108,6 +112,8 @@ def _reject(
     last = deliveries[-1]
     for delivery in deliveries:
         consumers.reject(consumer, delivery, request if delivery is last else None, cause)
+    if not consumer.prefetch and cause is not None and _SUPPRESSED in cause:
+        consumers.pull_again(consumer)
 
 
 def _covered(

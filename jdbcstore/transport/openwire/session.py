@@ -323,7 +323,7 @@ class OpenWireSession(Conversation[Event]):
         agreed = self._openwire.agreed
         assert agreed is not None
         silence_ms = agreed.max_inactivity_ms
-        self._wire.beat(silence_ms // 3, silence_ms // 2)
+        self._wire.beat(silence_ms // 3, silence_ms // 2, agreed.max_inactivity_initial_delay_ms)
         self._broker.loop.call_later(_LOGIN_S, self._login_timed_out)
         name = self._broker.options.broker_name
         self._say(c.BrokerInfo(broker_id=BrokerId(self._broker.id_stem), broker_name=name, peer_broker_infos=()))

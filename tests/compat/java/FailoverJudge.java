@@ -53,7 +53,7 @@ import org.apache.activemq.command.CommandTypes;
  * pattern are done, otherwise all.
  */
 public final class FailoverJudge extends Judge {
-    private enum Fault {
+    enum Fault {
         CUT, UNNOTICED, KILLED;
 
         @Override
@@ -63,7 +63,7 @@ public final class FailoverJudge extends Judge {
     }
 
     /** What is lost at the fault. */
-    private enum Loss {
+    enum Loss {
         REQUEST, ANSWER;
 
         void ofNext(int type, FailoverJudge judge) {
@@ -82,14 +82,14 @@ public final class FailoverJudge extends Judge {
         }
     }
 
-    private interface Body {
+    interface Body {
         Object run(FailoverJudge judge) throws Exception;
     }
 
     private static final int AT_ONCE = 16;
-    private static final long AGAIN_MS = 2000;
-    private static final int TEXT = CommandTypes.ACTIVEMQ_TEXT_MESSAGE;
-    private static final int TRANSACTION = CommandTypes.TRANSACTION_INFO;
+    static final long AGAIN_MS = 2000;
+    static final int TEXT = CommandTypes.ACTIVEMQ_TEXT_MESSAGE;
+    static final int TRANSACTION = CommandTypes.TRANSACTION_INFO;
     private static final int ACK = CommandTypes.MESSAGE_ACK;
     /** What is asked when the broker is killed, too: it takes longer, as all come back at once. */
     private static final String WHEN_KILLED = "a (send|commit|rollback|durable).*|un.*|.*XA.*";
@@ -121,6 +121,7 @@ public final class FailoverJudge extends Judge {
         topics(bodies);
         others(bodies);
         distributed(bodies);
+        FailoverUsage.add(bodies);
         if (arguments.length > 3) {
             bodies.keySet().removeIf(title -> !title.matches(arguments[3]));
         }
@@ -218,7 +219,7 @@ public final class FailoverJudge extends Judge {
     }
 
     /** The connections that there are fail, and are there again when this returns. */
-    private void fail() throws Exception {
+    void fail() throws Exception {
         arrive();
         if (fault == Fault.KILLED) {
             up.await();
@@ -246,8 +247,25 @@ public final class FailoverJudge extends Judge {
         }
     }
 
+    /** The connections that there are fail, and nobody gets through until `opens`. */
+    void refuse() throws Exception {
+        arrive();
+        if (fault == Fault.KILLED) {
+            up.await();
+        }
+        for (Way way : ways) {
+            way.refuse();
+        }
+    }
+
+    void opens() throws IOException {
+        for (Way way : ways) {
+            way.opens();
+        }
+    }
+
     /** Does something whose request or answer is lost by the fault; what became of it. */
-    private Object failing(Loss loss, int type, Action action) throws Exception {
+    Object failing(Loss loss, int type, Action action) throws Exception {
         loss.ofNext(type, this);
         FutureTask<Object> outcome = later(() -> outcome(action));
         awaitLost();
@@ -272,11 +290,11 @@ public final class FailoverJudge extends Judge {
         ways.get(0).awaitPassed(type);
     }
 
-    private void awaitDispatched(int count) throws InterruptedException {
+    void awaitDispatched(int count) throws InterruptedException {
         ways.get(0).awaitDispatched(count);
     }
 
-    private static <T> FutureTask<T> later(Callable<T> action) {
+    static <T> FutureTask<T> later(Callable<T> action) {
         FutureTask<T> task = new FutureTask<>(action);
         new Thread(task).start();
         return task;
@@ -289,16 +307,16 @@ public final class FailoverJudge extends Judge {
         return connection;
     }
 
-    private Session transacted(String... options) throws JMSException {
+    Session transacted(String... options) throws JMSException {
         return started(options).createSession(true, Session.SESSION_TRANSACTED);
     }
 
-    private Session session(int mode, String... options) throws JMSException {
+    Session session(int mode, String... options) throws JMSException {
         return started(options).createSession(false, mode);
     }
 
     /** A consumer of the check's queue that has been sent this many messages; another connection has sent them. */
-    private MessageConsumer prefetching(Session session, int count) throws Exception {
+    MessageConsumer prefetching(Session session, int count) throws Exception {
         send(session(), queue(session), numbers(count));
         MessageConsumer consumer = session.createConsumer(queue(session));
         awaitDispatched(count);
@@ -306,7 +324,7 @@ public final class FailoverJudge extends Judge {
     }
 
     /** What else a consumer gets, what becomes of its transaction, and what is left. */
-    private List<Object> committed(Session session, MessageConsumer consumer) throws JMSException {
+    List<Object> committed(Session session, MessageConsumer consumer) throws JMSException {
         List<Object> found = list(rest(consumer), outcome(session::commit));
         consumer.close();
         found.addAll(left());
@@ -314,7 +332,7 @@ public final class FailoverJudge extends Judge {
     }
 
     /** What is left in the check's queue, and what of it is a dead letter. */
-    private List<Object> left() throws JMSException {
+    List<Object> left() throws JMSException {
         Session session = session();
         List<Object> found = new ArrayList<>(Arrays.asList("left", rest(session)));
         List<String> dead = new ArrayList<>();
@@ -331,7 +349,7 @@ public final class FailoverJudge extends Judge {
      * Which messages were received, left or dead, each once. Where the client's threads race after a fault, what a transaction's end
      * tells and how often a message comes is chance, also with a real broker; that none is lost is not.
      */
-    private static List<String> whole(List<?> found) {
+    static List<String> whole(List<?> found) {
         java.util.TreeSet<String> all = new java.util.TreeSet<>();
         for (Object one : found) {
             if (one instanceof List) {
@@ -344,7 +362,7 @@ public final class FailoverJudge extends Judge {
     }
 
     /** As `whole`, after a commit: if the client was told that it is done, these are not wanted any more. */
-    private static List<String> wholeOf(List<?> found, String... committed) {
+    static List<String> wholeOf(List<?> found, String... committed) {
         List<Object> all = list(found);
         if (found.contains("done") && !found.toString().contains(ROLLED_BACK)) {
             all.addAll(Arrays.asList(committed));
@@ -367,7 +385,7 @@ public final class FailoverJudge extends Judge {
         return text.replaceAll(" again \\d+", "");
     }
 
-    private static List<String> got(MessageConsumer consumer, int count) throws JMSException {
+    static List<String> got(MessageConsumer consumer, int count) throws JMSException {
         List<String> texts = new ArrayList<>();
         for (int number = 0; number < count; number++) {
             texts.add(described(next(consumer)));
@@ -375,7 +393,7 @@ public final class FailoverJudge extends Judge {
         return texts;
     }
 
-    private static List<Object> list(Object... all) {
+    static List<Object> list(Object... all) {
         return new ArrayList<>(Arrays.asList(all));
     }
 
@@ -389,7 +407,7 @@ public final class FailoverJudge extends Judge {
         return texts;
     }
 
-    private static String[] numbers(int count) {
+    static String[] numbers(int count) {
         String[] texts = new String[count];
         Arrays.setAll(texts, number -> String.valueOf(number + 1));
         return texts;
@@ -498,18 +516,10 @@ public final class FailoverJudge extends Judge {
             Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
             MessageProducer producer = session.createProducer(judge.queue(session));
             producer.send(session.createTextMessage("1"));
-            judge.arrive();
-            if (judge.fault == Fault.KILLED) {
-                judge.up.await();
-            }
-            for (Way way : judge.ways) {
-                way.refuse();
-            }
+            judge.refuse();
             List<Object> found = list(heard.poll(20, TimeUnit.SECONDS));
             found.add(String.valueOf(outcome(() -> producer.send(session.createTextMessage("2")))).startsWith("throws"));
-            for (Way way : judge.ways) {
-                way.opens();
-            }
+            judge.opens();
             found.addAll(judge.left());
             return found;
         });
@@ -903,14 +913,14 @@ public final class FailoverJudge extends Judge {
 
     // -- topics ---------------------------------------------------------------------------------------------------
 
-    private ActiveMQConnection identified() throws JMSException {
+    ActiveMQConnection identified() throws JMSException {
         ActiveMQConnection connection = connection();
         connection.setClientID(own(".client"));
         connection.start();
         return connection;
     }
 
-    private Session durable() throws JMSException {
+    Session durable() throws JMSException {
         return identified().createSession(false, Session.AUTO_ACKNOWLEDGE);
     }
 

@@ -1,4 +1,3 @@
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -58,7 +57,7 @@ public final class XaFailover {
     }
 
     private void branch(String name, boolean commits) throws Exception {
-        Id xid = new Id(name);
+        XaBranch xid = new XaBranch(name);
         try {
             resource.start(xid, XAResource.TMNOFLAGS);
             for (String part : new String[] {".1", ".2"}) {
@@ -85,7 +84,7 @@ public final class XaFailover {
     }
 
     /** What was not prepared is over, whatever the resource says of it. */
-    private void forget(Id xid) {
+    private void forget(XaBranch xid) {
         try {
             resource.rollback(xid);
         } catch (XAException error) {
@@ -93,7 +92,7 @@ public final class XaFailover {
         }
     }
 
-    private void decide(Id xid, boolean commits) throws XAException {
+    private void decide(XaBranch xid, boolean commits) throws XAException {
         for (int attempt = 0; ; attempt++) {
             try {
                 if (commits) {
@@ -114,7 +113,7 @@ public final class XaFailover {
         }
     }
 
-    private boolean isInDoubt(Id xid) throws XAException {
+    private boolean isInDoubt(XaBranch xid) throws XAException {
         for (Xid found : resource.recover(XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN)) {
             if (Arrays.equals(found.getGlobalTransactionId(), xid.getGlobalTransactionId())) {
                 return true;
@@ -155,29 +154,5 @@ public final class XaFailover {
         System.out.println("unexpected " + unexpected);
         System.out.println("twice " + twice);
         connection.close();
-    }
-
-    /** A branch by its name. */
-    private static final class Id implements Xid {
-        private final byte[] name;
-
-        Id(String name) {
-            this.name = name.getBytes(StandardCharsets.US_ASCII);
-        }
-
-        @Override
-        public int getFormatId() {
-            return 88;
-        }
-
-        @Override
-        public byte[] getGlobalTransactionId() {
-            return name;
-        }
-
-        @Override
-        public byte[] getBranchQualifier() {
-            return new byte[] {1};
-        }
     }
 }

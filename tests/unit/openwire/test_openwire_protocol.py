@@ -1,4 +1,4 @@
-"""One connection: negotiation, what is allowed when, limits, silence."""
+"""One connection: negotiation, what is allowed when, limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from jdbcstore.openwire.connection_codec import ConnectionCodec
 from jdbcstore.openwire.encoding import Encoding
 from jdbcstore.openwire.fields import COMMANDS
 from jdbcstore.openwire.frames import FrameCutter
-from jdbcstore.openwire.inactivity import Inactivity
 from jdbcstore.openwire.protocol import FIRST_FRAME_BYTES_MAX, TABLE, Failure, OpenWireConnection, State
 from jdbcstore.openwire.wire_format import WireFormat
 
@@ -256,27 +255,6 @@ def test_a_stored_message_is_dispatched(client: Client) -> None:
     (heard,) = client.hear(client.broker.send_stored(dispatch, frame))
     assert heard.message.text == "x"
     assert heard.redelivery_counter == 2
-
-
-def test_silence_is_counted_in_both_directions() -> None:
-    watch = Inactivity(1000, 500, now=10.0)
-    assert watch.next_deadline() == 10.5
-    assert not watch.is_keep_alive_due(10.4)
-    assert watch.is_keep_alive_due(10.5)
-    watch.data_sent(10.5)
-    assert not watch.is_peer_dead(11.4)  # the first silence may be longer
-    assert watch.is_peer_dead(11.5)
-    watch.data_received(11.4)
-    assert not watch.is_peer_dead(12.3)
-    assert watch.is_peer_dead(12.4)
-    assert watch.next_deadline() == 11.0
-
-
-def test_no_duration_watches_nothing() -> None:
-    watch = Inactivity(0, 10_000, now=0.0)
-    assert watch.next_deadline() is None
-    assert not watch.is_peer_dead(1e9)
-    assert not watch.is_keep_alive_due(1e9)
 
 
 def test_frames_that_were_read_are_let_go_while_others_wait() -> None:

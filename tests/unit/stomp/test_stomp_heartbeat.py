@@ -57,6 +57,17 @@ def test_grace_stretches_silence() -> None:
     assert beat.is_peer_dead(22.0)
 
 
+def test_the_first_silence_may_be_longer() -> None:
+    beat = HeartBeat(1000, 1000, now=10.0, initial_delay_ms=5000)
+    beat.data_received(10.1)
+    assert beat.is_beat_due(10.9)
+    assert not beat.is_peer_dead(17.4)
+    assert beat.is_peer_dead(17.5)
+    beat.data_received(17.0)
+    assert not beat.is_peer_dead(19.4)
+    assert beat.is_peer_dead(19.5)
+
+
 @pytest.mark.parametrize("never_ms", [0, -1])
 def test_never_is_never(never_ms: int) -> None:
     beat = HeartBeat(never_ms, never_ms, now=0.0)

@@ -95,6 +95,11 @@ class _Known:
         """The highest number on its way, 0 if none is."""
         return next(reversed(self.pending)) if self.pending else 0
 
+    def has(self, number: int) -> bool:
+        """Whether a number that is not above all others is stored, or on its way."""
+        is_left_out = any(number in numbers for numbers in self.left_out)
+        return not is_left_out and (number <= self.stored or number in self.pending)
+
 
 class Producers:
     """All producers that number their messages, as far as they are at work.
@@ -227,17 +232,13 @@ class Producers:
                 its_numbers.append(number)
                 if known.pending:
                     follows[known.pending[known.last_pending]] = None
-            elif any(number in numbers_left_out for numbers_left_out in known.left_out):
+            elif not known.has(number):
                 answer(_disorder(message_id.producer_id, number, last))
                 return
-            elif number <= known.stored:
-                self.duplicates += 1
-            elif number in known.pending:
-                self.duplicates += 1
-                follows[known.pending[number]] = None
             else:
-                answer(_disorder(message_id.producer_id, number, last))
-                return
+                self.duplicates += 1
+                if number > known.stored:
+                    follows[known.pending[number]] = None
         if not (fresh or acknowledged or follows):
             answer(None)
             return

@@ -50,6 +50,12 @@ class _Gathered:
         self.requests: list[object] = []
         self.sizes: list[int] = []
 
+    def append(self, message: Message, request: object, size: int) -> None:
+        """One more."""
+        self.messages.append(message)
+        self.requests.append(request)
+        self.sizes.append(size)
+
     def has_room_for(self, message: Message, size: int, producer_id: ProducerId | None) -> bool:
         """Whether another one may join them."""
         destination, theirs = message.destination, self.messages[0].destination
@@ -187,27 +193,24 @@ class ClientProducer:
         """As `send`, outside of transactions; what comes one after the other for one queue is stored in one go, each
         message for itself. `settle` does that. It has to be called before the next request of another kind, and when
         all that has arrived at once is done; not if nothing is `gathered`."""
-        size, gathered = message.size + WRITE_BYTES, self.gathered
-        is_plain = self._is_plain(message)
-        if not is_plain or gathered is None or not gathered.has_room_for(message, size, None):
+        size, is_plain = message.size + WRITE_BYTES, self._is_plain(message)
+        gathered = self._room_for(message, size, None) if is_plain else None
+        if gathered is None:
             self.settle()
             if not is_plain or not self._is_one_queue(destination := message.destination):
                 self.send(message, request)
                 return
             self._check_send(destination)
             self._division.check_targets(destination)
+            gathered = self.gathered = _Gathered(None)
         if self._names_user:
             self._name_user(message)
-        self._gather(message, request, size, None)
+        gathered.append(message, request, size)
 
-    def _gather(self, message: Message, request: object, size: int, producer_id: ProducerId | None) -> None:
+    def _room_for(self, message: Message, size: int, producer_id: ProducerId | None) -> _Gathered | None:
+        """What a message may join; None if it has to begin anew."""
         gathered = self.gathered
-        if gathered is None or not gathered.has_room_for(message, size, producer_id):
-            self.settle()
-            gathered = self.gathered = _Gathered(producer_id)
-        gathered.messages.append(message)
-        gathered.requests.append(request)
-        gathered.sizes.append(size)
+        return gathered if gathered is not None and gathered.has_room_for(message, size, producer_id) else None
 
     def _is_plain(self, message: Message) -> bool:
         """Whether there is nothing to be done with a message but to store it where it is sent to."""
@@ -344,7 +347,11 @@ class ClientProducer:
             return True
         size = self._division.size_of(singles) + NUMBERED_BYTES
         if is_gathered and singles == [message] and self._is_plain(message) and self._is_one_queue(destination):
-            self._gather(message, request, size, producer_id)
+            gathered = self._room_for(message, size, producer_id)
+            if gathered is None:
+                self.settle()
+                gathered = self.gathered = _Gathered(producer_id)
+            gathered.append(message, request, size)
             return True
         self.settle()
         answer = self._answer(self._client, request, size, partial(self.numbering.refused, number))

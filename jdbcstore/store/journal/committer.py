@@ -247,7 +247,8 @@ class Committer(BatchCommitter[Part, Location]):
             first = len(plan.payloads)
             for part in write.parts:
                 part.plan(plan)
-            plan.close_write(first)
+            if write.is_whole:
+                plan.close_write(first)
 
         self._make_up(batch, take)
         return plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.completion import Completion
@@ -39,6 +39,9 @@ class Write(Unit, Generic[P]):
     """
 
     __slots__ = ("is_alone", "may_cancel", "parts", "size", "task", "undo")
+
+    #: Whether brokers of the format have to take all its records or none, too.
+    is_whole: ClassVar[bool] = True
 
     is_alone: bool
     may_cancel: Sequence[int]
@@ -97,6 +100,8 @@ class Adds(Write[P]):
     """
 
     __slots__ = ()
+
+    is_whole = False
 
     def __init__(self, completion: Completion[Refusals], parts: Sequence[P], sequences: Sequence[int]) -> None:
         super().__init__(completion, NOTHING_REFUSED, parts=parts, may_cancel=sequences)

@@ -147,6 +147,23 @@ def test_what_is_committed_together_is_for_an_old_broker_too(tmp_path: Path, ste
     assert seen == {(1, 0), (0, 1)}
 
 
+def test_what_is_added_in_one_go_is_no_transaction_for_an_old_broker(tmp_path: Path) -> None:
+    """Behind a kill it has what was written."""
+    with AMQPersistenceAdapter(tmp_path / "amq", FAST) as adapter:
+        added = adapter.queue_message_store(Queue("A")).add_messages([text_message(n, "x" * 300) for n in range(3)])
+        assert added is not None
+        added.result(30)
+        last = adapter._appender.end
+    seen = set()
+    for offset in range(200, last[1], 100):
+        shutil.copytree(tmp_path / "amq", tmp_path / "cut")
+        with (tmp_path / "cut" / "journal" / "data-1").open("r+b") as journal:
+            journal.truncate(offset)
+        seen.add(len(OldBroker(tmp_path / "cut").queue("queue://A")))
+        shutil.rmtree(tmp_path / "cut")
+    assert {1, 2} <= seen
+
+
 def test_a_message_with_a_foreign_id_that_was_acknowledged_stays_away(tmp_path: Path) -> None:
     """OpenWire of that time has no room for the text of such an id."""
     message = text_message(1)

@@ -153,7 +153,7 @@ class MessageId:
 def told_apart(message_ids: Sequence[MessageId]) -> tuple[list[int], list[MessageId]]:
     """The sequences of those ids that a store has given one (`broker_sequence_id`), and the others."""
     sequences = [message_id.broker_sequence_id for message_id in message_ids]
-    if all(sequence > 0 for sequence in sequences):
+    if min(sequences, default=1) > 0:
         return sequences, []
     others = [message_id for message_id in message_ids if message_id.broker_sequence_id <= 0]
     return [sequence for sequence in sequences if sequence > 0], others

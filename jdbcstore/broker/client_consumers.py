@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -312,21 +312,24 @@ class ClientConsumers:
 
     # -- deliveries ------------------------------------------------------------------------------------------------
 
-    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
-        """Send a message to the client. `Consumer.deliver` does this."""
-        try:
+    def deliver(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
+        """Send messages to the client. `Consumer.deliver` does this."""
+        send, now_ms, took_s = self._deliver, self._broker.now_ms(), list[float]()
+        if not consumer.is_auto:
+            self._pending_acks.enter(consumer, deliveries)
+        for delivery in deliveries:
+            try:
+                send(consumer, delivery)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it costs this message and not its consumer
+                self._bury(consumer, delivery, error)
+                continue
             if consumer.is_auto:
                 self._unflushed.append(delivery)
-            else:
-                self._pending_acks.enter(consumer, delivery)
-            self._deliver(consumer, delivery)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it costs this message and not its consumer
-            self._bury(consumer, delivery, error)
-            return
-        if delivery.message is not None and (came_ms := delivery.message.broker_in_time):
-            self._broker.latencies.queue.add((self._broker.now_ms() - came_ms) / 1000)
-        if delivery.lane is None:
-            delivery.message = None
+            if delivery.message is not None and (came_ms := delivery.message.broker_in_time):
+                took_s.append((now_ms - came_ms) / 1000)
+            if delivery.lane is None:
+                delivery.message = None
+        self._broker.latencies.queue.add_all(took_s)
 
     def _bury(self, consumer: Consumer, delivery: Delivery, error: Exception) -> None:
         """A message that cannot be sent must not hold up those behind it: it goes, as if it had never been tried."""
@@ -338,8 +341,6 @@ class ClientConsumers:
             str(error),
             exc_info=error if is_defect else None,
         )
-        if self._unflushed and self._unflushed[-1] is delivery:
-            self._unflushed.pop()
         self._pending_acks.strike(consumer, delivery)
         # Nobody is resumed by this: whoever delivers goes on by himself, and a thousand such messages would nest.
         consumer.credit += 1

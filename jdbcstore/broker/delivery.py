@@ -87,6 +87,10 @@ class DeliverySource(Protocol):
     def hand_out(self, delivery: Delivery) -> int:
         """A delivery of this lane is in flight now. Returns how many bytes of the lane are."""
 
+    @property
+    def in_flight_bytes(self) -> int:
+        """How many bytes of the lane are in flight."""
+
     def take_back(self, delivery: Delivery) -> None:
         """A delivery of this lane is in flight no more."""
 
@@ -99,8 +103,8 @@ class DeliverySource(Protocol):
     def remove(self, deliveries: Sequence[Delivery]) -> Completion[None] | None:
         """Take acknowledged messages out of the store."""
 
-    def removed(self, delivery: Delivery) -> None:
-        """A delivery that was in flight has left the store."""
+    def removed(self, deliveries: Sequence[Delivery]) -> None:
+        """Deliveries of this lane that were in flight have left the store."""
 
 
 class DeliveryQueue(Protocol):
@@ -174,8 +178,8 @@ class Receiver(Protocol):
     def access(self) -> Access:
         """What it may do."""
 
-    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
-        """Send a message to it."""
+    def deliver(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
+        """Send messages to it."""
 
     def awake(self, consumer: Consumer) -> None:
         """A consumer can take more."""
@@ -385,11 +389,12 @@ class Consumer:
         """Whether it may be sent a message now."""
         return self.credit > 0 and not self.client.is_choked
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Send a message to the client."""
-        self.credit -= 1
-        delivery.consumer = self
-        self.client.deliver(self, delivery)
+    def deliver(self, *deliveries: Delivery) -> None:
+        """Send messages to the client, in this order."""
+        self.credit -= len(deliveries)
+        for delivery in deliveries:
+            delivery.consumer = self
+        self.client.deliver(self, deliveries)
 
     def release(self, count: int = 1) -> None:
         """So many messages are acknowledged: there is room for as many."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 from time import perf_counter
 from typing import Final
@@ -23,6 +24,10 @@ __all__ = ["Dispatch"]
 #: a few consumers gets is worth a write to its socket; the clock is asked from time to time.
 _STEPS_AT_ONCE: Final = 512
 _STEPS_BETWEEN_LOOKS: Final = 64
+#: Deliveries that are handed out together, which each consumer gets its share of, and their size. Whether they still
+#: take more is looked at in between.
+_TOGETHER_MAX: Final = 64
+_TOGETHER_BYTES: Final = 256 << 10
 _DISPATCH_S: Final = 4 * SLICE_S
 _SKIPPED_AT_ONCE: Final = 50
 
@@ -80,10 +85,14 @@ class Dispatch:
             in_flight_bytes_max, share = 0, memory.deliveries_share
         if not consumers.is_plain:
             return self._dispatch_by_rank(now_ms, in_flight_bytes_max, share)
+        may_go_together = self._counts is None and not self._is_marked and not share
         deadline_s = perf_counter() + _DISPATCH_S
-        for step in range(1, _STEPS_AT_ONCE + 1):
-            if not step % _STEPS_BETWEEN_LOOKS and perf_counter() > deadline_s:
-                break
+        steps, looked = 0, 0
+        while steps < _STEPS_AT_ONCE:
+            if steps - looked >= _STEPS_BETWEEN_LOOKS:
+                looked = steps
+                if perf_counter() > deadline_s:
+                    break
             if not ready:
                 return True
             consumer = ready[0]
@@ -93,19 +102,33 @@ class Dispatch:
                 if has_enough:
                     memory.parked[consumer] = None
                 ready.popleft()
+                steps += 1
                 continue
-            delivery = self._take(now_ms)
-            if delivery is None:
-                return not consumers.is_awake
-            lane = delivery.lane  # `Delivery.hand_out`, without its call
-            in_flight_bytes = 0 if lane is None else lane.hand_out(delivery)
-            consumer.deliver(delivery)
-            if in_flight_bytes > in_flight_bytes_max:
-                self._contents.unload(delivery)
-            if len(ready) > 1:
-                ready.rotate(-1)
+            deliveries = self._contents.hand_out_first(_room(ready), _TOGETHER_BYTES, now_ms) if may_go_together else []
+            if not deliveries:
+                delivery = self._take(now_ms)
+                if delivery is None:
+                    return not consumers.is_awake
+                delivery.hand_out()
+                deliveries = [delivery]
+            steps += len(deliveries)
+            self._hand_in_turn(ready, deliveries, in_flight_bytes_max)
         consumers.go_on()
         return False
+
+    def _hand_in_turn(self, ready: deque[Consumer], deliveries: list[Delivery], in_flight_bytes_max: int) -> None:
+        """Deliver to those that are ready, one to each in turn; who would be next is the first then."""
+        count = len(ready)
+        if count == 1:
+            ready[0].deliver(*deliveries)
+        else:
+            receivers = list(islice(ready, len(deliveries)))
+            ready.rotate(-len(deliveries))
+            for place, consumer in enumerate(receivers):
+                consumer.deliver(*deliveries[place::count])
+        lane = deliveries[0].lane
+        if lane is not None and lane.in_flight_bytes > in_flight_bytes_max:
+            self._contents.unload(*deliveries)
 
     def _dispatch_by_rank(self, now_ms: int, in_flight_bytes_max: int, share: int) -> bool:
         """`dispatch` where not everybody may have everything, or some go before others.
@@ -236,3 +259,16 @@ class Dispatch:
             self._redelivery.give_up(delivery)
             return False
         return True
+
+
+def _room(ready: deque[Consumer]) -> int:
+    """How many messages those that are ready can take, one each in turn, before one of them cannot any more."""
+    count = len(ready)
+    if count == 1:
+        return min(ready[0].credit, _TOGETHER_MAX)
+    rounds = _TOGETHER_MAX // count
+    for place, consumer in enumerate(islice(ready, _TOGETHER_MAX)):
+        if not consumer.can_take:
+            return place
+        rounds = min(rounds, consumer.credit)
+    return min(max(rounds, 1) * count, _TOGETHER_MAX)

@@ -56,6 +56,7 @@ import logging
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Final, Protocol
 
@@ -496,11 +497,11 @@ class Lane:
         self.scanning -= 1
         self._forget_gone()
 
-    def removed(self, delivery: Delivery) -> None:
-        """A delivery that was in flight has left the store, if it was there."""
-        self.take_back(delivery)
+    def removed(self, deliveries: Sequence[Delivery]) -> None:
+        """Deliveries of this lane that were in flight have left the store, if they were there."""
+        self._count_in_flight(-len(deliveries), -sum([delivery.size for delivery in deliveries]))
         if self._picked:
-            self._gone.append(delivery.message_id.broker_sequence_id)
+            self._gone += [delivery.message_id.broker_sequence_id for delivery in deliveries]
             self._forget_gone()
 
     def _forget_gone(self) -> None:
@@ -513,18 +514,52 @@ class Lane:
     def hand_out(self, delivery: Delivery) -> int:
         """A delivery of this lane is in flight now. Returns how many bytes of the lane are."""
         delivery.is_out = True
-        self.in_flight += 1
-        if not self.is_closed:
-            self.memory.used += DELIVERY_BYTES
-        self.in_flight_bytes += delivery.size
+        self._count_in_flight(1, delivery.size)
         return self.in_flight_bytes
 
     def take_back(self, delivery: Delivery) -> None:
         """A delivery of this lane is in flight no more."""
-        self.in_flight -= 1
-        if not self.is_closed:  # `close` did it
-            self.memory.used -= DELIVERY_BYTES
-        self.in_flight_bytes -= delivery.size
+        self._count_in_flight(-1, -delivery.size)
+
+    def _count_in_flight(self, count: int, size: int) -> None:
+        self.in_flight += count
+        self.in_flight_bytes += size
+        if not self.is_closed:  # `close` has taken back what it counted
+            self.memory.used += count * DELIVERY_BYTES
+
+    def hand_out_first(self, count_max: int, bytes_max: int, now_ms: int) -> list[Delivery]:
+        """Take the first deliveries out of the window; they are in flight now.
+
+        Args:
+            count_max: how many at most.
+            bytes_max: no more of them when they have reached that.
+            now_ms: the time.
+
+        Returns:
+            As many as may go just as they are. What is behind them, or the first one if there are none, is to be looked
+            at alone: it is not ready, has expired, has to be read again, or is of a group.
+        """
+        window, deliveries, size = self.window, list[Delivery](), 0
+        for delivery in islice(window, count_max):
+            message = delivery.message
+            if (
+                message is None
+                or delivery.failed
+                or not delivery.visible
+                or message.group_id is not None
+                or 0 < message.expiration < now_ms
+            ):
+                break
+            deliveries.append(delivery)
+            size += delivery.size
+            if size >= bytes_max:
+                break
+        for delivery in deliveries:
+            delivery.is_out = True
+            window.popleft()
+        self._count_in_flight(len(deliveries), size)
+        self._shortened(size)
+        return deliveries
 
     def take_out(self, delivery: Delivery) -> bool:
         """Take a delivery out of the window, wherever it is there; False if it is not.
@@ -536,18 +571,20 @@ class Lane:
         if place == len(window) or window[place] is not delivery:
             return False
         del window[place]
-        self._window_bytes -= delivery.size
-        if self._unpaged and len(window) <= self._paged_max // 2:
-            self.page()
+        self._shortened(delivery.size)
         return True
 
     def pop(self) -> Delivery:
         """Take the first delivery out of the window."""
         delivery = self.window.popleft()
-        self._window_bytes -= delivery.size
+        self._shortened(delivery.size)
+        return delivery
+
+    def _shortened(self, size: int) -> None:
+        """So many bytes were taken out of the window: there may be room for a page."""
+        self._window_bytes -= size
         if self._unpaged and len(self.window) <= self._paged_max // 2:
             self.page()
-        return delivery
 
     def claim(self, message: Message) -> Delivery | None:
         """Take a message out of its turn that was just read from the store; None if a consumer has it, or it is gone.

@@ -69,11 +69,15 @@ class PendingAcks:
         #: By consumer in mode cumulative: what was acknowledged since its dictionary was made.
         self._gaps: dict[Consumer, int] = {}
 
-    def enter(self, consumer: Consumer, delivery: Delivery) -> None:
-        """A message is being sent that has to be acknowledged."""
-        self._count = delivery.sent = self._count + 1
-        key = delivery.key = self._names.enter(consumer, delivery)
-        consumer.unacknowledged[key] = delivery
+    def enter(self, consumer: Consumer, deliveries: Iterable[Delivery]) -> None:
+        """Messages are being sent that have to be acknowledged."""
+        count, name, unacknowledged = self._count, self._names.enter, consumer.unacknowledged
+        for delivery in deliveries:
+            count += 1
+            delivery.sent = count
+            key = delivery.key = name(consumer, delivery)
+            unacknowledged[key] = delivery
+        self._count = count
 
     def take(self, consumer: Consumer, delivery: Delivery, count_max: int = sys.maxsize) -> list[Delivery]:
         """A delivery is acknowledged: what that covers is not the client's any more. In mode cumulative that is also

@@ -195,6 +195,13 @@ class QueueContents:
         if not (self.returned.members and self.returned.discard(delivery)) and delivery.lane is not None:
             delivery.lane.pop()
 
+    def hand_out_first(self, count_max: int, bytes_max: int, now_ms: int) -> list[Delivery]:
+        """Take out what goes first, as `Lane.hand_out_first`; nothing if it is not just a part of one window."""
+        if self._is_prioritized or self.returned.members:
+            return []
+        windows = [lanes[0] for lanes in (self.persistent, self.transient) if lanes and lanes[0].window]
+        return windows[0].hand_out_first(count_max, bytes_max, now_ms) if len(windows) == 1 else []
+
     def take_out(self, delivery: Delivery) -> None:
         """Take out what waits anywhere."""
         if not self.returned.discard(delivery) and delivery.lane is not None:
@@ -255,11 +262,14 @@ class QueueContents:
         delivery.message = message
         self._broker.memory.used += delivery.size
 
-    def forget(self, delivery: Delivery) -> None:
-        """The message is gone from memory."""
-        if delivery.message is not None:
-            self._broker.memory.used -= delivery.size
-            delivery.message = None
+    def forget(self, *deliveries: Delivery) -> None:
+        """The messages are gone from memory."""
+        size = 0
+        for delivery in deliveries:
+            if delivery.message is not None:
+                size += delivery.size
+                delivery.message = None
+        self._broker.memory.used -= size
 
     def drop(self, delivery: Delivery) -> None:
         """The store refused a message; it has been taken out of the window."""
@@ -268,9 +278,7 @@ class QueueContents:
 
     def unload(self, *deliveries: Delivery) -> None:
         """Keep only the ids of these: the store has the rest, should it be needed again."""
-        for delivery in deliveries:
-            if delivery.durable:
-                self.forget(delivery)
+        self.forget(*[delivery for delivery in deliveries if delivery.durable])
 
 
 def _open(lanes: list[Lane]) -> None:

@@ -90,16 +90,17 @@ class Removal:
                 answer(deliveries, None)
 
     def settled(self, deliveries: Sequence[Delivery]) -> None:
-        """Deliveries have left the store, or go with the commit that just succeeded."""
+        """Deliveries of one lane have left the store, or go with the commit that just succeeded."""
         if self._counts is not None:
             self._counts.forget(deliveries)
-        for delivery in deliveries:
-            if delivery.lane is not None:
-                delivery.lane.removed(delivery)
-            if delivery.message is not None:
-                if self._is_advising and delivery.consumer is not None:
+        lane = deliveries[0].lane
+        if lane is not None:
+            lane.removed(deliveries)
+        if self._is_advising:
+            for delivery in deliveries:
+                if delivery.message is not None and delivery.consumer is not None:
                     self._broker.advisories.consumed(delivery.message, self._destination)
-                self._contents.forget(delivery)
+        self._contents.forget(*deliveries)
         self.dequeued += len(deliveries)
         self._consumers.done(deliveries)
 

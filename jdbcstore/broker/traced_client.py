@@ -124,17 +124,18 @@ class TracedConsumers(ClientConsumers):
         self._spans: dict[Delivery, Span] = {}
         self._answer = self._traced_answer
 
-    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
-        """As `ClientConsumers.deliver`."""
-        message = delivery.message
-        if message is None or consumer.is_browser:
-            super().deliver(consumer, delivery)
-            return
-        span = self._tracing.deliver(message, consumer.destination, delivery.redeliveries)
-        try:
-            super().deliver(consumer, delivery)
-        finally:
-            span.end()
+    def deliver(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
+        """As `ClientConsumers.deliver`, one by one: each has a span."""
+        for delivery in deliveries:
+            message = delivery.message
+            if message is None or consumer.is_browser:
+                super().deliver(consumer, (delivery,))
+                continue
+            span = self._tracing.deliver(message, consumer.destination, delivery.redeliveries)
+            try:
+                super().deliver(consumer, (delivery,))
+            finally:
+                span.end()
 
     def settle(self, request: object = None) -> None:
         """As `ClientConsumers.settle`."""

@@ -31,6 +31,13 @@ class Histogram:
         self.counts[bisect_left(self.bounds, number)] += times
         self.total += number * times
 
+    def add_all(self, numbers: Sequence[float]) -> None:
+        """Count several numbers."""
+        counts, bounds = self.counts, self.bounds
+        for number in numbers:
+            counts[bisect_left(bounds, number)] += 1
+        self.total += sum(numbers)
+
     @property
     def count(self) -> int:
         """How many were counted."""

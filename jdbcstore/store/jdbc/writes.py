@@ -184,7 +184,7 @@ class Batch:
         self.forgets: list[str] = [producer for write in writes for producer in write.forgets]
         #: By producer, sorted likewise; the last of several marks counts.
         self.producers: dict[str, int] = dict(sorted(mark for write in writes for mark in write.producers))
-        self.removes: list[int] = sorted(id for write in writes for id in write.removes)
+        self.removes: list[int] = sorted([id for write in writes for id in write.removes])
         self.plan = plan
         #: Changes to subscriptions and jobs, in their order.
         self.changes: list[Change] = []

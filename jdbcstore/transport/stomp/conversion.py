@@ -451,7 +451,7 @@ def stomp_body(message: Message) -> tuple[bytes, bool]:
     if isinstance(message, TextMessage):
         return message.utf8_body, False
     if isinstance(message, BytesMessage):
-        return message.body, True
+        return message.body if message.compressed else message.content or b"", True
     return b"", False
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from jdbcstore.destination import Destination
-from jdbcstore.identifiers import MessageId
+from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.transport.stomp.conversion import OWN_HEADERS, own_headers, says_little, shared_headers, stomp_headers
 
@@ -28,7 +28,7 @@ class MessageHeaders:
         own_names: the connection's names of its temporary destinations.
     """
 
-    __slots__ = ("_encode", "_own_names", "_producers", "_shared")
+    __slots__ = ("_encode", "_own_names", "_producer", "_producer_line", "_producers", "_shared")
 
     def __init__(self, encode: Callable[[Mapping[str, str]], bytes], own_names: Mapping[Destination, str]) -> None:
         self._encode = encode
@@ -37,6 +37,9 @@ class MessageHeaders:
         self._shared: dict[object, bytes | None] = {}
         #: What the line of the message id begins with, by producers.
         self._producers: dict[str, bytes] = {}
+        #: The latest of them, which is that of the next message as a rule.
+        self._producer: ProducerId | None = None
+        self._producer_line = b""
 
     def of(
         self, message: Message, message_id: MessageId, subscription_id: str | None, *, redeliveries: int
@@ -64,9 +67,11 @@ class MessageHeaders:
                 self._shared[key] = shared
         if shared is not None:
             if not redeliveries and says_little(message, message_id):
-                line = self._message_id_line(str(message_id.producer_id))
+                if message_id.producer_id is not self._producer:
+                    self._producer = message_id.producer_id
+                    self._producer_line = self._message_id_line(str(self._producer))
                 own = b"%d\nexpires:0\ntimestamp:%d\n" % (message_id.producer_sequence_id, message.timestamp)
-                return {}, b"%s%s%s" % (line, own, shared)
+                return {}, b"%s%s%s" % (self._producer_line, own, shared)
             return own_headers(message, str(message_id), self._own_names, redeliveries=redeliveries), shared
         headers = stomp_headers(message, str(message_id), self._own_names, redeliveries=redeliveries)
         if subscription_id is not None:

@@ -144,9 +144,9 @@ class Client:
     is_choked: bool = False
     delivered: list[Delivery] = field(default_factory=list)
 
-    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
-        self.delivered.append(delivery)
-        consumer.unacknowledged[str(delivery.order)] = delivery
+    def deliver(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
+        self.delivered += deliveries
+        consumer.unacknowledged |= {str(delivery.order): delivery for delivery in deliveries}
 
     def awake(self, consumer: Consumer) -> None:
         self.broker.awake(consumer)

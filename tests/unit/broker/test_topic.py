@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import cast
 
 from jdbcstore import BrokerOptions, Completion, Message, Topic, TransientStoreError
@@ -41,8 +42,8 @@ class Client:
         self.got: list[int] = []
         self.access = Access(broker, "a client")
 
-    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
-        self.got.append(delivery.message_id.producer_sequence_id)
+    def deliver(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
+        self.got += [delivery.message_id.producer_sequence_id for delivery in deliveries]
 
 
 class InUse:

@@ -327,13 +327,10 @@ class Applier:
             live.pop(file, None)
 
     def _flush_adds(self) -> None:
-        connection = self._connection
-        if self._adds:
-            connection.executemany(sql.ADD, self._adds)
-            self._adds.clear()
-        if self._pending:
-            connection.executemany(sql.PEND, self._pending)
-            self._pending.clear()
+        sql.insert(self._connection, sql.ADD, self._adds)
+        sql.insert(self._connection, sql.PEND, self._pending)
+        self._adds.clear()
+        self._pending.clear()
 
     def _flush(self) -> None:
         """Do what was collected."""
@@ -450,7 +447,7 @@ class Applier:
             "UPDATE messages SET sequence = ?, waiting = ?, state = ? WHERE sequence = ?",
             (sequence, len(subscriptions), VISIBLE, row.sequence),
         )
-        self._connection.executemany(sql.PEND, [(one.id, row.level, sequence) for one in subscriptions])
+        sql.insert(self._connection, sql.PEND, [(one.id, row.level, sequence) for one in subscriptions])
         for one in subscriptions:
             one.count += 1
         known.count += 1

@@ -22,6 +22,8 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -120,7 +122,32 @@ ADD: Final = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 REMOVE: Final = "DELETE FROM messages WHERE sequence = ?"
 REMOVE_ALL: Final = "DELETE FROM messages WHERE sequence IN (SELECT value FROM json_each(?))"
 PEND: Final = "INSERT INTO pending VALUES (?, ?, ?)"
+#: How many rows one statement inserts. sqlite3 lets go of the interpreter in each statement, and has to wait for the
+#: event loop's thread afterwards: that costs more than the rows.
+_ROWS_AT_ONCE: Final = (32, 8, 1)
 ACKNOWLEDGE: Final = "DELETE FROM pending WHERE subscription = ? AND level = ? AND sequence = ?"
+
+
+def insert(connection: sqlite3.Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert rows, many with one statement.
+
+    Args:
+        connection: of the index.
+        statement: `ADD` or `PEND`, for one row.
+        rows: the values of each.
+    """
+    first = 0
+    for count in _ROWS_AT_ONCE:
+        while len(rows) - first >= count:
+            values = list(chain.from_iterable(rows[first : first + count]))
+            connection.execute(_inserting(statement, count), values)
+            first += count
+
+
+@cache
+def _inserting(statement: str, count: int) -> str:
+    head, values = statement.split(" VALUES ")
+    return f"{head} VALUES {', '.join([values] * count)}"
 
 
 class Row(NamedTuple):

@@ -538,8 +538,8 @@ class _Loading:
         return sequence, level
 
     def _flush(self) -> None:
-        self._index.connection.executemany(sql.ADD, self._rows)
-        self._index.connection.executemany(sql.PEND, self._pending)
+        sql.insert(self._index.connection, sql.ADD, self._rows)
+        sql.insert(self._index.connection, sql.PEND, self._pending)
         self._rows.clear()
         self._pending.clear()
 

@@ -41,12 +41,17 @@ import org.apache.activemq.command.ActiveMQMessage;
  * {seed, role, options, counts, wrong} of each.
  *
  * <pre>
- *   FailoverProgram HOST:PORT[,HOST:PORT] SEED COUNT SCHEDULES [ROLE]
+ *   FailoverProgram HOST:PORT[,HOST:PORT] KIND[,KIND] SEED COUNT [ROLE]
  * </pre>
  *
- * SCHEDULES is false if messages are not sent for later: a Java broker keeps them in its own directory, where no other one finds them.
+ * A KIND is "ours" or "java", of each broker; the first one serves first. Left out if one is a Java broker is
+ * what that does not survive: messages that are sent for later (it keeps them in its own directory, where no other one finds them),
+ * `priorityBackup` (a client leaves the broker that serves for a Java broker that stands by, which accepts connections and does not
+ * answer), `trackTransactionProducers=false` (what a producer that is closed has sent is missing in its transaction), and durable
+ * subscriptions in transactions (commits are refused for ever after a failover).
+ *
  * Prints "ready" when all are at work, and "steps" each time they have done twenty together. It hears of each fault: "fault" before it,
- * "over" when a broker serves again, which it repeats; and "finish" after the last one.
+ * "over KIND" when a broker of this kind serves again, which it repeats; and "finish" after the last one.
  */
 public final class FailoverProgram {
     private static final long PATIENCE_MS = 90_000;
@@ -60,6 +65,7 @@ public final class FailoverProgram {
         Arrays.asList("queue", "queue", "queue", "topic", "later", "later", "request", "browse", "transfer", "churn");
 
     private final List<String> brokers;
+    private final boolean isMixed;
     private final int seed;
     private final Random chance;
     private final String role;
@@ -70,14 +76,14 @@ public final class FailoverProgram {
     private final CountDownLatch ready;
     private final AtomicInteger steps = new AtomicInteger();
     private final String name;
-    private boolean schedules;
     private volatile boolean isFinishing;
     private volatile boolean isDrained;
     private volatile String doing = "";
     private final List<Thread> threads = Collections.synchronizedList(new ArrayList<>());
 
-    private FailoverProgram(List<String> brokers, int seed, String role, Faults faults, CountDownLatch ready) {
+    private FailoverProgram(List<String> brokers, boolean isMixed, int seed, String role, Faults faults, CountDownLatch ready) {
         this.brokers = brokers;
+        this.isMixed = isMixed;
         this.seed = seed;
         this.chance = new Random(seed * 7919L + 17);
         this.role = role == null ? one(ROLES) : role;
@@ -93,15 +99,17 @@ public final class FailoverProgram {
 
     public static void main(String[] arguments) throws Exception {
         List<String> brokers = Arrays.asList(arguments[0].split(","));
-        int first = Integer.parseInt(arguments[1]);
-        int count = Integer.parseInt(arguments[2]);
-        Faults faults = new Faults();
+        List<String> kinds = Arrays.asList(arguments[1].split(","));
+        boolean isMixed = kinds.contains("java");
+        int first = Integer.parseInt(arguments[2]);
+        int count = Integer.parseInt(arguments[3]);
+        Faults faults = new Faults(kinds.get(0).equals("java"));
         CountDownLatch ready = new CountDownLatch(count);
         List<FailoverProgram> programs = new ArrayList<>();
         List<Thread> running = new ArrayList<>();
         for (int number = 0; number < count; number++) {
-            FailoverProgram program = new FailoverProgram(brokers, first + number, arguments.length > 4 ? arguments[4] : null, faults, ready);
-            program.schedules = Boolean.parseBoolean(arguments[3]);
+            String role = arguments.length > 4 ? arguments[4] : null;
+            FailoverProgram program = new FailoverProgram(brokers, isMixed, first + number, role, faults, ready);
             programs.add(program);
             running.add(program.thread("main", program::run));
         }
@@ -115,7 +123,7 @@ public final class FailoverProgram {
             if (line.equals("fault")) {
                 faults.begin();
             } else {
-                faults.end();
+                faults.end(line.equals("over java"));
                 System.out.println(line);
             }
         }
@@ -125,7 +133,7 @@ public final class FailoverProgram {
             running.get(number).join(Math.max(1, end - System.currentTimeMillis()));
             programs.get(number).tell(running.get(number).isAlive());
         }
-        FailoverProgram last = new FailoverProgram(brokers, first + count, "none", faults, ready);
+        FailoverProgram last = new FailoverProgram(brokers, isMixed, first + count, "none", faults, ready);
         int inDoubt = last.new Branches(last.url(), null).inDoubt();
         if (inDoubt > 0) {
             last.ledger.wrong(inDoubt + " branches are in doubt at the end");
@@ -276,7 +284,7 @@ public final class FailoverProgram {
         List<String> found = new ArrayList<>(Arrays.asList("initialReconnectDelay=10", "maxReconnectDelay=" + one(50, 200), "warnAfterReconnectAttempts=1000"));
         switch (chance.nextInt(6)) {
             case 0:
-                found.addAll(Arrays.asList("randomize=false", "priorityBackup=true"));
+                found.addAll(Arrays.asList("randomize=false", "priorityBackup=" + !isMixed));
                 break;
             case 1:
                 found.add("backup=true");
@@ -291,7 +299,7 @@ public final class FailoverProgram {
         optional(found, 0.15, "updateURIsSupported=false");
         boolean hasSmallCache = maybe(0.1);
         optional(found, hasSmallCache ? 1 : 0, "maxCacheSize=2000");
-        optional(found, 0.15, "trackTransactionProducers=false");
+        optional(found, isMixed ? 0 : 0.15, "trackTransactionProducers=false");
         optional(found, 0.5, "jms.prefetchPolicy.all=" + (found.contains("trackMessages=true") || hasSmallCache ? one(1, 2, 5, 20) : one(0, 1, 2, 5, 20)));
         optional(found, 0.2, "jms.optimizeAcknowledge=true");
         optional(found, 0.15, "jms.alwaysSyncSend=true");
@@ -603,8 +611,10 @@ public final class FailoverProgram {
             this.subscription = subscription;
             this.selector = selector;
             this.isOrdered = isOrdered;
-            this.mode = one(own, Arrays.asList(Session.AUTO_ACKNOWLEDGE, Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE,
+            int chosen = one(own, Arrays.asList(Session.AUTO_ACKNOWLEDGE, Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE,
                 Session.DUPS_OK_ACKNOWLEDGE, Session.SESSION_TRANSACTED, Session.SESSION_TRANSACTED, ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE));
+            boolean isLeftOut = isMixed && subscription != null && chosen == Session.SESSION_TRANSACTED;
+            this.mode = isLeftOut ? Session.CLIENT_ACKNOWLEDGE : chosen;
             this.listens = mode != ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE && own.nextInt(4) == 0;
         }
 
@@ -774,7 +784,7 @@ public final class FailoverProgram {
             }
         }
         List<Sending> kinds = new ArrayList<>(Arrays.asList(Sending.values()));
-        if (!schedules || consumers == 1 || isTopic || hasSelectors) { // what comes later has no order
+        if (isMixed || consumers == 1 || isTopic || hasSelectors) { // what comes later has no order
             kinds.remove(Sending.SCHEDULED);
         }
         for (int number = 0; number < producers; number++) {
@@ -816,7 +826,7 @@ public final class FailoverProgram {
                 consumer.close();
                 last.unsubscribe("s" + number);
                 one.close();
-                book.conclude(dead());
+                book.conclude(dead(), producers > 1);
                 book.wrong().forEach(wrong -> ledger.wrong(wrong));
                 book.counts().forEach((what, count) -> ledger.count(what, count));
             }

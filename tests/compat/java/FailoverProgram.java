@@ -44,12 +44,17 @@ import org.apache.activemq.command.ActiveMQMessage;
  *   FailoverProgram HOST:PORT[,HOST:PORT] KIND[,KIND] SEED COUNT [ROLE]
  * </pre>
  *
- * A KIND is "ours" or "java", of each broker; the first one serves first. Left out if one is a Java broker is
- * what that does not survive: messages that are sent for later (it keeps them in its own directory, where no other one finds them),
- * `priorityBackup` (a client leaves the broker that serves for a Java broker that stands by, which accepts connections and does not
- * answer), `trackTransactionProducers=false` (what a producer that is closed has sent is missing in its transaction), prefetch 0
- * (a consumer that drops what comes again waits for ever), durable subscriptions in transactions (commits are refused for ever after a
- * failover), and branches that send to topics (what is prepared is removed when it takes over).
+ * A KIND is "ours" or "java", of each broker; the first one serves first. Left out if one is a Java broker is what that does not survive:
+ *
+ * <ul>
+ *   <li>messages that are sent for later: it keeps them in its own directory, where no other one finds them;
+ *   <li>`priorityBackup`: a client leaves the broker that serves for a Java broker that stands by, which accepts connections and is silent;
+ *   <li>`trackTransactionProducers=false`: what a producer that is closed has sent is missing in its transaction;
+ *   <li>prefetch 0: a consumer that drops what comes again waits for ever;
+ *   <li>durable subscriptions in transactions, whose commits it refuses for ever after a failover, and with acknowledgements out of order,
+ *       by which it acknowledges what is before them, too;
+ *   <li>branches that send to topics: it removes what is prepared when it takes over.
+ * </ul>
  *
  * Prints "ready" when all are at work, and "steps" each time they have done twenty together. It hears of each fault: "fault" before it,
  * "over KIND" when a broker of this kind serves again, which it repeats; and "finish" after the last one.
@@ -614,7 +619,8 @@ public final class FailoverProgram {
             this.isOrdered = isOrdered;
             int chosen = one(own, Arrays.asList(Session.AUTO_ACKNOWLEDGE, Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE,
                 Session.DUPS_OK_ACKNOWLEDGE, Session.SESSION_TRANSACTED, Session.SESSION_TRANSACTED, ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE));
-            boolean isLeftOut = isMixed && subscription != null && chosen == Session.SESSION_TRANSACTED;
+            boolean isLeftOut = isMixed && subscription != null
+                && (chosen == Session.SESSION_TRANSACTED || chosen == ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE);
             this.mode = isLeftOut ? Session.CLIENT_ACKNOWLEDGE : chosen;
             this.listens = mode != ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE && own.nextInt(4) == 0;
         }

@@ -34,6 +34,7 @@ import org.apache.activemq.ActiveMQMessageProducer;
 import org.apache.activemq.ActiveMQSession;
 import org.apache.activemq.AsyncCallback;
 import org.apache.activemq.command.ActiveMQMessage;
+import org.apache.activemq.command.ActiveMQQueue;
 
 /**
  * Random programs with the failover transport, many at once, whose brokers fail while they run. Each judges for itself what it was
@@ -68,7 +69,7 @@ public final class FailoverProgram {
     private static final AtomicBoolean HAS_DUMPED = new AtomicBoolean();
     private static final AtomicInteger ALL_STEPS = new AtomicInteger();
     private static final List<String> ROLES =
-        Arrays.asList("queue", "queue", "queue", "topic", "later", "later", "request", "browse", "transfer", "churn");
+        Arrays.asList("queue", "queue", "queue", "topic", "later", "later", "request", "browse", "transfer", "churn", "copies");
 
     private final List<String> brokers;
     private final boolean isMixed;
@@ -79,6 +80,7 @@ public final class FailoverProgram {
     private final Ledger ledger;
     private final String options;
     private final String nested;
+    private final boolean isNested;
     private final CountDownLatch ready;
     private final AtomicInteger steps = new AtomicInteger();
     private final String name;
@@ -98,6 +100,7 @@ public final class FailoverProgram {
         this.ready = ready;
         this.name = "F." + seed;
         this.nested = chosenNested();
+        this.isNested = maybe(0.2);
         this.options = chosenOptions();
     }
 
@@ -167,7 +170,7 @@ public final class FailoverProgram {
         }
         line.put("seed", seed);
         line.put("role", role);
-        line.put("options", nested + " " + options);
+        line.put("options", (isNested ? "nested " : "") + nested + " " + options);
         line.put("counts", ledger.counts().toString());
         line.put("faults", faults.toString());
         line.put("wrong", wrong);
@@ -221,6 +224,9 @@ public final class FailoverProgram {
                     break;
                 case "churn":
                     churn();
+                    break;
+                case "copies":
+                    copies();
                     break;
                 default:
                     throw new IllegalArgumentException(role);
@@ -303,6 +309,7 @@ public final class FailoverProgram {
         optional(found, 0.3, "trackMessages=true");
         optional(found, 0.15, "useExponentialBackOff=false");
         optional(found, 0.15, "updateURIsSupported=false");
+        optional(found, 0.1, "maxReconnectAttempts=100000");
         boolean hasSmallCache = maybe(0.1);
         optional(found, hasSmallCache ? 1 : 0, "maxCacheSize=2000");
         optional(found, isMixed ? 0 : 0.15, "trackTransactionProducers=false");
@@ -327,8 +334,11 @@ public final class FailoverProgram {
     }
 
     private String url(String... more) {
-        String places = brokers.stream().map(broker -> "tcp://" + broker + "?" + nested).collect(Collectors.joining(","));
+        String places = brokers.stream().map(broker -> "tcp://" + broker + (isNested ? "" : "?" + nested)).collect(Collectors.joining(","));
         String query = more.length == 0 ? options : options + "&" + String.join("&", more);
+        if (isNested) {
+            query += "&nested." + nested.replace("&", "&nested.");
+        }
         return "failover:(" + places + ")?" + query;
     }
 
@@ -889,12 +899,17 @@ public final class FailoverProgram {
     }
 
     private List<String> dead() throws JMSException {
+        return dead(name);
+    }
+
+    /** Of a queue, and of those whose names begin with its name and a dot. */
+    private List<String> dead(String queue) throws JMSException {
         ActiveMQConnection connection = connection(null, "jms.prefetchPolicy.all=1000");
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         List<String> found = new ArrayList<>();
         for (Object message : Collections.list((Enumeration<?>) session.createBrowser(session.createQueue("ActiveMQ.DLQ")).getEnumeration())) {
             String from = ((ActiveMQMessage) message).getOriginalDestination().getPhysicalName();
-            if (from.equals(name) || from.startsWith(name + ".")) {
+            if (from.equals(queue) || from.startsWith(queue + ".")) {
                 found.add(((TextMessage) message).getText());
                 ledger.count("dead: " + cause((Message) message));
             }
@@ -1102,6 +1117,49 @@ public final class FailoverProgram {
         deleting.join(10_000);
         if (deleting.isAlive() && !faults.since(since)) {
             ledger.wrong("nobody says that a queue is deleted, and there was no fault");
+        }
+    }
+
+    // -- several queues get each message ---------------------------------------------------------------------------------
+
+    /** One consumer of one of the queues is at work meanwhile; the other one has each message once in the end, in its order. */
+    private void copies() throws Exception {
+        boolean isVirtual = maybe(0.5);
+        ActiveMQConnection setup = connection(null);
+        Session session = setup.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        List<String> queues = new ArrayList<>();
+        for (String one : new String[] {"a", "b"}) {
+            String queue = isVirtual ? "Consumer." + one + ".VirtualTopic." + name : name + "." + one;
+            session.createConsumer(session.createQueue(queue)).close();
+            queues.add(queue);
+        }
+        Sending kind = one(Sending.PLAIN, Sending.ANONYMOUS, Sending.CALLBACK, Sending.TRANSACTED, Sending.MIXED, Sending.XA);
+        Destination all = isVirtual ? session.createTopic("VirtualTopic." + name) : session.createQueue(String.join(",", queues));
+        setup.close();
+        ledger.count(kind.toString());
+        Random own = new Random(chance.nextLong());
+        Thread sending = thread("sends", () -> send(own, kind, "copied", all));
+        Ledger used = new Ledger(faults);
+        Receiving receiving = new Receiving(new Random(chance.nextLong()), used, new ActiveMQQueue(queues.get(0)), "c", null, null, true);
+        Thread taking = thread("c", receiving::work);
+        sending.join();
+        isDrained = true;
+        taking.join();
+        ActiveMQConnection connection = connection(null, "jms.prefetchPolicy.all=100");
+        Session last = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        Ledger kept = new Ledger(faults);
+        for (Ledger book : Arrays.asList(used, kept)) {
+            String queue = queues.get(book == used ? 0 : 1);
+            doing = "receives the rest of " + queue;
+            ledger.copyTo(book);
+            drain(book, last.createConsumer(last.createQueue(queue)), 2000, book == kept);
+            book.conclude(dead(queue));
+        }
+        kept.requireOnce();
+        connection.close();
+        for (Ledger book : Arrays.asList(used, kept)) {
+            book.wrong().forEach(wrong -> ledger.wrong((book == used ? "used, " : "kept, ") + wrong));
+            book.counts().forEach((what, count) -> ledger.count(what, count));
         }
     }
 

@@ -9,17 +9,20 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, Protocol, Self
+from typing import IO, Any, ClassVar, Literal, Protocol, Self
 
 from tests.broker_process import BrokerProcess, run_command
 from tests.compat.activemq import ActiveMQ, JdbcStore, quick_start
 from tests.servers.server import ServerFailed, free_port
 from tests.waiting import wait_until
 
-__all__ = ["Fault", "JavaMember", "Member", "OurMember", "Pair", "judged"]
+__all__ = ["Fault", "JavaMember", "Kind", "Member", "OurMember", "Pair", "judged"]
 
 Fault = Literal["kill", "stop", "hand over", "freeze"]
 """Killed; ended by SIGTERM; `jdbcstore hand-over`; or stopped by SIGSTOP until the other one has taken over."""
+
+Kind = Literal["ours", "java"]
+"""Whose broker it is, as FailoverProgram.java words it."""
 
 #: How many times the programs say that they have made steps, at most, before each fault.
 STEPS_MOST = 20
@@ -28,6 +31,8 @@ QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 
 class Member(Protocol):
     """One of the two brokers that share a store."""
+
+    kind: ClassVar[Kind]
 
     @property
     def place(self) -> str:
@@ -67,6 +72,8 @@ class OurMember:
         folder: for its log.
         name: its own.
     """
+
+    kind: ClassVar[Kind] = "ours"
 
     def __init__(self, url: str, folder: Path, name: str) -> None:
         port = free_port()
@@ -120,6 +127,8 @@ class JavaMember:
         store: what it shares with the other one.
         name: its own.
     """
+
+    kind: ClassVar[Kind] = "java"
 
     def __init__(self, class_path: str, folder: Path, store: JdbcStore | Literal["kahadb"], name: str) -> None:
         self._activemq = ActiveMQ(class_path, folder, store, name=name)
@@ -175,22 +184,23 @@ class Pair:
         self._stack.close()
 
     @property
-    def shares_jobs(self) -> bool:
-        """Whether what one has to send later is sent by the other one, too."""
-        return all(isinstance(member, OurMember) for member in self.members)
+    def kinds(self) -> str:
+        """Whose they are, as FailoverProgram.java words it."""
+        return ",".join(member.kind for member in self.members)
 
     @property
     def places(self) -> str:
         """Where clients connect."""
         return ",".join(member.place for member in self.members)
 
-    def fail(self, fault: Fault) -> None:
-        """The one that serves fails, and the other one serves when this returns."""
+    def fail(self, fault: Fault) -> Member:
+        """The one that serves fails. Returns the other one when that serves."""
         serving, other = sorted(self.members, key=lambda member: not member.is_serving())
         serving.fail(fault)
         wait_until(other.is_serving, "the other broker serves", timeout_s=60)
         serving.restore(fault)
         wait_until(serving.is_standing_by, "the broker that failed stands by", timeout_s=60)
+        return other
 
 
 def judged(class_path: str, pair: Pair, faults: Sequence[Fault], seed: int, count: int) -> list[dict[str, Any]]:
@@ -207,7 +217,7 @@ def judged(class_path: str, pair: Pair, faults: Sequence[Fault], seed: int, coun
     with subprocess.Popen(
         [
             *("java", *quick_start(class_path), QUIET, "-cp", class_path),
-            *("FailoverProgram", pair.places, str(seed), str(count), str(pair.shares_jobs).lower()),
+            *("FailoverProgram", pair.places, pair.kinds, str(seed), str(count)),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -221,9 +231,9 @@ def judged(class_path: str, pair: Pair, faults: Sequence[Fault], seed: int, coun
                 for _ in range(chance.randint(2, STEPS_MOST)):
                     _skip_to(program.stdout, "steps")
                 print("fault", file=program.stdin, flush=True)
-                pair.fail(fault)
-                print("over", file=program.stdin, flush=True)
-                _skip_to(program.stdout, "over")
+                over = f"over {pair.fail(fault).kind}"
+                print(over, file=program.stdin, flush=True)
+                _skip_to(program.stdout, over)
             for _ in range(STEPS_MOST):
                 _skip_to(program.stdout, "steps")
             print("finish", file=program.stdin, flush=True)

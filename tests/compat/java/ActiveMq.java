@@ -170,6 +170,7 @@ public final class ActiveMq {
         PolicyEntry always = recovering("ALWAYS", new LastImageSubscriptionRecoveryPolicy());
         always.setAlwaysRetroactive(true);
         policy.setPolicyEntries(Arrays.asList(
+            deadLetters(),
             advising(new ActiveMQQueue("ADVISED.>")),
             advising(new ActiveMQTopic("ADVISED.>")),
             recovering("COUNT", count),
@@ -179,6 +180,15 @@ public final class ActiveMq {
             recovering("NONE", new NoSubscriptionRecoveryPolicy()),
             always));
         return policy;
+    }
+
+    /** All of them are shown to who browses them, not only 400. */
+    private PolicyEntry deadLetters() {
+        PolicyEntry entry = new PolicyEntry();
+        entry.setQueue("ActiveMQ.DLQ");
+        entry.setPrioritizedMessages(Boolean.parseBoolean(option("prioritized")));
+        entry.setMaxBrowsePageSize(Integer.MAX_VALUE);
+        return entry;
     }
 
     /** What lets topics keep messages for subscribers that come later. */

@@ -34,6 +34,7 @@ import org.apache.activemq.ActiveMQMessageProducer;
 import org.apache.activemq.ActiveMQSession;
 import org.apache.activemq.AsyncCallback;
 import org.apache.activemq.command.ActiveMQMessage;
+import org.apache.activemq.command.ActiveMQQueue;
 
 /**
  * Random programs with the failover transport, many at once, whose brokers fail while they run. Each judges for itself what it was
@@ -41,12 +42,23 @@ import org.apache.activemq.command.ActiveMQMessage;
  * {seed, role, options, counts, wrong} of each.
  *
  * <pre>
- *   FailoverProgram HOST:PORT[,HOST:PORT] SEED COUNT SCHEDULES [ROLE]
+ *   FailoverProgram HOST:PORT[,HOST:PORT] KIND[,KIND] SEED COUNT [ROLE]
  * </pre>
  *
- * SCHEDULES is false if messages are not sent for later: a Java broker keeps them in its own directory, where no other one finds them.
+ * A KIND is "ours" or "java", of each broker; the first one serves first. Left out if one is a Java broker is what that does not survive:
+ *
+ * <ul>
+ *   <li>messages that are sent for later: it keeps them in its own directory, where no other one finds them;
+ *   <li>`priorityBackup`: a client leaves the broker that serves for a Java broker that stands by, which accepts connections and is silent;
+ *   <li>`trackTransactionProducers=false`: what a producer that is closed has sent is missing in its transaction;
+ *   <li>prefetch 0: a consumer that drops what comes again waits for ever;
+ *   <li>durable subscriptions in transactions, whose commits it refuses for ever after a failover, and with acknowledgements out of order,
+ *       by which it acknowledges what is before them, too;
+ *   <li>branches that send to topics: it removes what is prepared when it takes over.
+ * </ul>
+ *
  * Prints "ready" when all are at work, and "steps" each time they have done twenty together. It hears of each fault: "fault" before it,
- * "over" when a broker serves again, which it repeats; and "finish" after the last one.
+ * "over KIND" when a broker of this kind serves again, which it repeats; and "finish" after the last one.
  */
 public final class FailoverProgram {
     private static final long PATIENCE_MS = 90_000;
@@ -57,9 +69,10 @@ public final class FailoverProgram {
     private static final AtomicBoolean HAS_DUMPED = new AtomicBoolean();
     private static final AtomicInteger ALL_STEPS = new AtomicInteger();
     private static final List<String> ROLES =
-        Arrays.asList("queue", "queue", "queue", "topic", "later", "later", "request", "browse", "transfer", "churn");
+        Arrays.asList("queue", "queue", "queue", "topic", "later", "later", "request", "browse", "transfer", "churn", "copies");
 
     private final List<String> brokers;
+    private final boolean isMixed;
     private final int seed;
     private final Random chance;
     private final String role;
@@ -67,17 +80,18 @@ public final class FailoverProgram {
     private final Ledger ledger;
     private final String options;
     private final String nested;
+    private final boolean isNested;
     private final CountDownLatch ready;
     private final AtomicInteger steps = new AtomicInteger();
     private final String name;
-    private boolean schedules;
     private volatile boolean isFinishing;
     private volatile boolean isDrained;
     private volatile String doing = "";
     private final List<Thread> threads = Collections.synchronizedList(new ArrayList<>());
 
-    private FailoverProgram(List<String> brokers, int seed, String role, Faults faults, CountDownLatch ready) {
+    private FailoverProgram(List<String> brokers, boolean isMixed, int seed, String role, Faults faults, CountDownLatch ready) {
         this.brokers = brokers;
+        this.isMixed = isMixed;
         this.seed = seed;
         this.chance = new Random(seed * 7919L + 17);
         this.role = role == null ? one(ROLES) : role;
@@ -86,6 +100,7 @@ public final class FailoverProgram {
         this.ready = ready;
         this.name = "F." + seed;
         this.nested = chosenNested();
+        this.isNested = maybe(0.2);
         this.options = chosenOptions();
     }
 
@@ -93,15 +108,17 @@ public final class FailoverProgram {
 
     public static void main(String[] arguments) throws Exception {
         List<String> brokers = Arrays.asList(arguments[0].split(","));
-        int first = Integer.parseInt(arguments[1]);
-        int count = Integer.parseInt(arguments[2]);
-        Faults faults = new Faults();
+        List<String> kinds = Arrays.asList(arguments[1].split(","));
+        boolean isMixed = kinds.contains("java");
+        int first = Integer.parseInt(arguments[2]);
+        int count = Integer.parseInt(arguments[3]);
+        Faults faults = new Faults(kinds.get(0).equals("java"));
         CountDownLatch ready = new CountDownLatch(count);
         List<FailoverProgram> programs = new ArrayList<>();
         List<Thread> running = new ArrayList<>();
         for (int number = 0; number < count; number++) {
-            FailoverProgram program = new FailoverProgram(brokers, first + number, arguments.length > 4 ? arguments[4] : null, faults, ready);
-            program.schedules = Boolean.parseBoolean(arguments[3]);
+            String role = arguments.length > 4 ? arguments[4] : null;
+            FailoverProgram program = new FailoverProgram(brokers, isMixed, first + number, role, faults, ready);
             programs.add(program);
             running.add(program.thread("main", program::run));
         }
@@ -115,7 +132,7 @@ public final class FailoverProgram {
             if (line.equals("fault")) {
                 faults.begin();
             } else {
-                faults.end();
+                faults.end(line.equals("over java"));
                 System.out.println(line);
             }
         }
@@ -125,7 +142,7 @@ public final class FailoverProgram {
             running.get(number).join(Math.max(1, end - System.currentTimeMillis()));
             programs.get(number).tell(running.get(number).isAlive());
         }
-        FailoverProgram last = new FailoverProgram(brokers, first + count, "none", faults, ready);
+        FailoverProgram last = new FailoverProgram(brokers, isMixed, first + count, "none", faults, ready);
         int inDoubt = last.new Branches(last.url(), null).inDoubt();
         if (inDoubt > 0) {
             last.ledger.wrong(inDoubt + " branches are in doubt at the end");
@@ -153,7 +170,7 @@ public final class FailoverProgram {
         }
         line.put("seed", seed);
         line.put("role", role);
-        line.put("options", nested + " " + options);
+        line.put("options", (isNested ? "nested " : "") + nested + " " + options);
         line.put("counts", ledger.counts().toString());
         line.put("faults", faults.toString());
         line.put("wrong", wrong);
@@ -207,6 +224,9 @@ public final class FailoverProgram {
                     break;
                 case "churn":
                     churn();
+                    break;
+                case "copies":
+                    copies();
                     break;
                 default:
                     throw new IllegalArgumentException(role);
@@ -276,7 +296,7 @@ public final class FailoverProgram {
         List<String> found = new ArrayList<>(Arrays.asList("initialReconnectDelay=10", "maxReconnectDelay=" + one(50, 200), "warnAfterReconnectAttempts=1000"));
         switch (chance.nextInt(6)) {
             case 0:
-                found.addAll(Arrays.asList("randomize=false", "priorityBackup=true"));
+                found.addAll(Arrays.asList("randomize=false", "priorityBackup=" + !isMixed));
                 break;
             case 1:
                 found.add("backup=true");
@@ -289,10 +309,11 @@ public final class FailoverProgram {
         optional(found, 0.3, "trackMessages=true");
         optional(found, 0.15, "useExponentialBackOff=false");
         optional(found, 0.15, "updateURIsSupported=false");
+        optional(found, 0.1, "maxReconnectAttempts=100000");
         boolean hasSmallCache = maybe(0.1);
         optional(found, hasSmallCache ? 1 : 0, "maxCacheSize=2000");
-        optional(found, 0.15, "trackTransactionProducers=false");
-        optional(found, 0.5, "jms.prefetchPolicy.all=" + (found.contains("trackMessages=true") || hasSmallCache ? one(1, 2, 5, 20) : one(0, 1, 2, 5, 20)));
+        optional(found, isMixed ? 0 : 0.15, "trackTransactionProducers=false");
+        optional(found, 0.5, "jms.prefetchPolicy.all=" + (isMixed || found.contains("trackMessages=true") || hasSmallCache ? one(1, 2, 5, 20) : one(0, 1, 2, 5, 20)));
         optional(found, 0.2, "jms.optimizeAcknowledge=true");
         optional(found, 0.15, "jms.alwaysSyncSend=true");
         optional(found, 0.15, "jms.dispatchAsync=false");
@@ -313,8 +334,11 @@ public final class FailoverProgram {
     }
 
     private String url(String... more) {
-        String places = brokers.stream().map(broker -> "tcp://" + broker + "?" + nested).collect(Collectors.joining(","));
+        String places = brokers.stream().map(broker -> "tcp://" + broker + (isNested ? "" : "?" + nested)).collect(Collectors.joining(","));
         String query = more.length == 0 ? options : options + "&" + String.join("&", more);
+        if (isNested) {
+            query += "&nested." + nested.replace("&", "&nested.");
+        }
         return "failover:(" + places + ")?" + query;
     }
 
@@ -603,8 +627,11 @@ public final class FailoverProgram {
             this.subscription = subscription;
             this.selector = selector;
             this.isOrdered = isOrdered;
-            this.mode = one(own, Arrays.asList(Session.AUTO_ACKNOWLEDGE, Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE,
+            int chosen = one(own, Arrays.asList(Session.AUTO_ACKNOWLEDGE, Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE,
                 Session.DUPS_OK_ACKNOWLEDGE, Session.SESSION_TRANSACTED, Session.SESSION_TRANSACTED, ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE));
+            boolean isLeftOut = isMixed && subscription != null
+                && (chosen == Session.SESSION_TRANSACTED || chosen == ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE);
+            this.mode = isLeftOut ? Session.CLIENT_ACKNOWLEDGE : chosen;
             this.listens = mode != ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE && own.nextInt(4) == 0;
         }
 
@@ -623,6 +650,7 @@ public final class FailoverProgram {
                 }
                 consumer.close();
                 session.close();
+                batch.clear(); // what a listener has not acknowledged comes again
                 if (own.nextInt(6) == 0) {
                     connection.close();
                     connection = open();
@@ -774,8 +802,11 @@ public final class FailoverProgram {
             }
         }
         List<Sending> kinds = new ArrayList<>(Arrays.asList(Sending.values()));
-        if (!schedules || consumers == 1 || isTopic || hasSelectors) { // what comes later has no order
+        if (isMixed || consumers == 1 || isTopic || hasSelectors) { // what comes later has no order
             kinds.remove(Sending.SCHEDULED);
+        }
+        if (isMixed && isTopic) {
+            kinds.remove(Sending.XA);
         }
         for (int number = 0; number < producers; number++) {
             Sending kind = one(kinds);
@@ -816,7 +847,7 @@ public final class FailoverProgram {
                 consumer.close();
                 last.unsubscribe("s" + number);
                 one.close();
-                book.conclude(dead());
+                book.conclude(dead(), producers > 1);
                 book.wrong().forEach(wrong -> ledger.wrong(wrong));
                 book.counts().forEach((what, count) -> ledger.count(what, count));
             }
@@ -868,12 +899,17 @@ public final class FailoverProgram {
     }
 
     private List<String> dead() throws JMSException {
+        return dead(name);
+    }
+
+    /** Of a queue, and of those whose names begin with its name and a dot. */
+    private List<String> dead(String queue) throws JMSException {
         ActiveMQConnection connection = connection(null, "jms.prefetchPolicy.all=1000");
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         List<String> found = new ArrayList<>();
         for (Object message : Collections.list((Enumeration<?>) session.createBrowser(session.createQueue("ActiveMQ.DLQ")).getEnumeration())) {
             String from = ((ActiveMQMessage) message).getOriginalDestination().getPhysicalName();
-            if (from.equals(name) || from.startsWith(name + ".")) {
+            if (from.equals(queue) || from.startsWith(queue + ".")) {
                 found.add(((TextMessage) message).getText());
                 ledger.count("dead: " + cause((Message) message));
             }
@@ -1081,6 +1117,49 @@ public final class FailoverProgram {
         deleting.join(10_000);
         if (deleting.isAlive() && !faults.since(since)) {
             ledger.wrong("nobody says that a queue is deleted, and there was no fault");
+        }
+    }
+
+    // -- several queues get each message ---------------------------------------------------------------------------------
+
+    /** One consumer of one of the queues is at work meanwhile; the other one has each message once in the end, in its order. */
+    private void copies() throws Exception {
+        boolean isVirtual = maybe(0.5);
+        ActiveMQConnection setup = connection(null);
+        Session session = setup.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        List<String> queues = new ArrayList<>();
+        for (String one : new String[] {"a", "b"}) {
+            String queue = isVirtual ? "Consumer." + one + ".VirtualTopic." + name : name + "." + one;
+            session.createConsumer(session.createQueue(queue)).close();
+            queues.add(queue);
+        }
+        Sending kind = one(Sending.PLAIN, Sending.ANONYMOUS, Sending.CALLBACK, Sending.TRANSACTED, Sending.MIXED, Sending.XA);
+        Destination all = isVirtual ? session.createTopic("VirtualTopic." + name) : session.createQueue(String.join(",", queues));
+        setup.close();
+        ledger.count(kind.toString());
+        Random own = new Random(chance.nextLong());
+        Thread sending = thread("sends", () -> send(own, kind, "copied", all));
+        Ledger used = new Ledger(faults);
+        Receiving receiving = new Receiving(new Random(chance.nextLong()), used, new ActiveMQQueue(queues.get(0)), "c", null, null, true);
+        Thread taking = thread("c", receiving::work);
+        sending.join();
+        isDrained = true;
+        taking.join();
+        ActiveMQConnection connection = connection(null, "jms.prefetchPolicy.all=100");
+        Session last = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        Ledger kept = new Ledger(faults);
+        for (Ledger book : Arrays.asList(used, kept)) {
+            String queue = queues.get(book == used ? 0 : 1);
+            doing = "receives the rest of " + queue;
+            ledger.copyTo(book);
+            drain(book, last.createConsumer(last.createQueue(queue)), 2000, book == kept);
+            book.conclude(dead(queue));
+        }
+        kept.requireOnce();
+        connection.close();
+        for (Ledger book : Arrays.asList(used, kept)) {
+            book.wrong().forEach(wrong -> ledger.wrong((book == used ? "used, " : "kept, ") + wrong));
+            book.counts().forEach((what, count) -> ledger.count(what, count));
         }
     }
 

@@ -2,13 +2,20 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Collectors;
 
-/** When the brokers of a program failed: what a client did then may have an outcome that nobody has told it. */
+/** When the brokers of a program failed: what a client did then may have an outcome that nobody has told it. And when a Java broker served. */
 final class Faults {
     /** What may still be under way when a fault begins or has ended, in milliseconds. */
     private static final long MARGIN_MS = 3000;
 
     private final List<long[]> periods = new ArrayList<>();
+    private final List<long[]> ofJava = new ArrayList<>();
     private final long start_ms = System.currentTimeMillis();
+
+    Faults(boolean isJavaFirst) {
+        if (isJavaFirst) {
+            ofJava.add(new long[] {start_ms, Long.MAX_VALUE});
+        }
+    }
 
     /** Milliseconds since the programs began, as `toString` has them. */
     long now() {
@@ -25,13 +32,24 @@ final class Faults {
         periods.add(new long[] {System.currentTimeMillis(), Long.MAX_VALUE});
     }
 
-    synchronized void end() {
-        periods.get(periods.size() - 1)[1] = System.currentTimeMillis() + MARGIN_MS;
+    /** Another broker serves. */
+    synchronized void end(boolean isJava) {
+        long[] period = periods.get(periods.size() - 1);
+        period[1] = System.currentTimeMillis() + MARGIN_MS;
+        ofJava.stream().filter(one -> one[1] == Long.MAX_VALUE).forEach(one -> one[1] = period[1]);
+        if (isJava) {
+            ofJava.add(new long[] {period[0], Long.MAX_VALUE});
+        }
     }
 
     /** Whether there was one between two times, or shortly before or after. */
     synchronized boolean between(long since_ms, long until_ms) {
         return periods.stream().anyMatch(one -> one[0] <= until_ms + MARGIN_MS && one[1] >= since_ms - MARGIN_MS);
+    }
+
+    /** Whether a Java broker may have answered what was heard then. */
+    synchronized boolean isOfJava(long when_ms) {
+        return ofJava.stream().anyMatch(one -> one[0] <= when_ms && when_ms <= one[1]);
     }
 
     boolean since(long since_ms) {

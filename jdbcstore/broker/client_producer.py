@@ -196,13 +196,12 @@ class ClientProducer:
         size, is_plain = message.size + WRITE_BYTES, self._is_plain(message)
         gathered = self._room_for(message, size, None) if is_plain else None
         if gathered is None:
-            self.settle()
             if not is_plain or not self._is_one_queue(destination := message.destination):
                 self.send(message, request)
                 return
             self._check_send(destination)
             self._division.check_targets(destination)
-            gathered = self.gathered = _Gathered(None)
+            gathered = self._begin_anew(None)
         if self._names_user:
             self._name_user(message)
         gathered.append(message, request, size)
@@ -211,6 +210,11 @@ class ClientProducer:
         """What a message may join; None if it has to begin anew."""
         gathered = self.gathered
         return gathered if gathered is not None and gathered.has_room_for(message, size, producer_id) else None
+
+    def _begin_anew(self, producer_id: ProducerId | None) -> _Gathered:
+        self.settle()
+        gathered = self.gathered = _Gathered(producer_id)
+        return gathered
 
     def _is_plain(self, message: Message) -> bool:
         """Whether there is nothing to be done with a message but to store it where it is sent to."""
@@ -245,29 +249,33 @@ class ClientProducer:
         is because of one of them."""
         answers = SendAnswers(self._client, gathered.requests, gathered.sizes)
         messages = gathered.messages
-        is_refused = is_submitted = False
+        each = [partial(self._answer_numbered, answers, place, message) for place, message in enumerate(messages)]
 
         def answered(error: BaseException | None) -> None:
-            nonlocal is_refused
             if error is None:
                 answers.stored()
-            elif is_submitted or len(messages) == 1:
-                for place in range(len(messages)):
-                    self._answer_numbered(answers, place, messages[place], error)
             else:
-                is_refused = True
+                for answer in each:
+                    answer(error)
 
-        self._committing(messages, answered, producer_id)()
-        is_submitted = True
-        if is_refused:
-            for place, message in enumerate(messages):
-                self._committing([message], partial(self._answer_numbered, answers, place, message), producer_id)()
+        if self._commit_numbered(producer_id, messages, answered) is not None:
+            for message, answer in zip(messages, each, strict=True):
+                self._store_numbered(producer_id, [message], answer)
 
-    def _committing(self, singles: list[Message], answer: Answer, producer_id: ProducerId) -> Callable[..., None]:
-        """Stores numbered messages when it is called."""
+    def _store_numbered(
+        self, producer_id: ProducerId, singles: list[Message], answer: Answer, prepared: Prepared | None = None
+    ) -> None:
+        error = self._commit_numbered(producer_id, singles, answer, prepared)
+        if error is not None:
+            answer(error)
+
+    def _commit_numbered(
+        self, producer_id: ProducerId, singles: list[Message], answer: Answer, prepared: Prepared | None = None
+    ) -> BaseException | None:
+        """As `Producers.commit`."""
         is_strict = self.numbering.is_strict
-        return partial(
-            self._broker.producers.commit, singles, [], self._client, answer, [producer_id], is_strict=is_strict
+        return self._broker.producers.commit(
+            singles, [], self._client, answer, [producer_id], prepared, is_strict=is_strict
         )
 
     def _answer_numbered(self, answers: SendAnswers, place: int, message: Message, error: BaseException | None) -> None:
@@ -334,7 +342,10 @@ class ClientProducer:
                 raise ProtocolError(f"Messages to {destination} are orders: send them without a number")
             if self._names_user:
                 self._name_user(message)
-            singles = self._division.singles(message, destination)
+            is_one = is_gathered and transaction is None and self._is_plain(message) and self._is_one_queue(destination)
+            if is_one:
+                self._division.check_targets(destination)
+            singles = [message] if is_one else self._division.singles(message, destination)
             if transaction is not None:
                 among = self._transactions.named(transaction)
                 among.number(producer_id, sequence)
@@ -346,16 +357,13 @@ class ClientProducer:
             self._client.complete(request)
             return True
         size = self._division.size_of(singles) + NUMBERED_BYTES
-        if is_gathered and singles == [message] and self._is_plain(message) and self._is_one_queue(destination):
-            gathered = self._room_for(message, size, producer_id)
-            if gathered is None:
-                self.settle()
-                gathered = self.gathered = _Gathered(producer_id)
+        if is_one:
+            gathered = self._room_for(message, size, producer_id) or self._begin_anew(producer_id)
             gathered.append(message, request, size)
             return True
         self.settle()
         answer = self._answer(self._client, request, size, partial(self.numbering.refused, number))
-        commit = self._committing(singles, answer, producer_id)
+        commit = partial(self._store_numbered, producer_id, singles, answer)
         if self._division.needs_preparing(singles):
             self._prepare(singles, commit)
         else:

@@ -234,7 +234,7 @@ class ClientTransactions:
         elif not transaction.numbers:
             self._broker.commit(transaction.sends, transaction.acknowledged, self._client, answer, prepared=prepared)
         else:
-            self._broker.producers.commit(
+            error = self._broker.producers.commit(
                 transaction.sends,
                 transaction.acknowledged,
                 self._client,
@@ -243,6 +243,8 @@ class ClientTransactions:
                 prepared=prepared,
                 is_strict=self._producer.numbering.is_strict,
             )
+            if error is not None:
+                answer(error)
 
     def _undo(self, numbers: list[Number], acknowledged: list[Delivery]) -> None:
         """It is rolled back: what was sent in it has to be sent again, what was acknowledged the client has still."""

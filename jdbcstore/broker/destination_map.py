@@ -217,7 +217,7 @@ class DestinationMap:
         What is not there is removed already.
 
         Raises:
-            ProtocolError: somebody is subscribed to it, or it is not one destination.
+            ProtocolError: somebody is subscribed to it, or gives back what he had; or it is not one destination.
         """
         if destination.is_composite or destination.is_wildcard:
             raise ProtocolError(f"Cannot remove {destination}: name one queue or topic")
@@ -228,6 +228,8 @@ class DestinationMap:
             answer(None)
             return
         queue = self.queues.get(destination)
+        if queue is not None and queue.is_getting_back:
+            raise ProtocolError(f"Destination: {destination} gets back what a consumer had that has left: try it again")
 
         def purged(error: BaseException | None) -> None:
             if error is None and queue is not None and queue.idle and self.queues.get(destination) is queue:

@@ -203,7 +203,7 @@ class Producers:
         prepared: Prepared | None = None,
         *,
         is_strict: bool = True,
-    ) -> None:
+    ) -> BaseException | None:
         """As `Broker.commit`, but without those messages that are stored already, or on their way to be.
 
         Args:
@@ -212,6 +212,9 @@ class Producers:
             numbered: the producers, all of them known, whose numbers count.
             is_strict: as `Numbering.is_strict`. If not, what is left out is remembered, and their numbers need not be
                 when their messages are gone: a store that cannot do that knows those that it has.
+
+        Returns:
+            Why it is refused at once; nothing was tried then, and `answer` is not called.
         """
         fresh: list[Message] = []
         numbers: dict[_Known, list[int]] = {}
@@ -233,23 +236,26 @@ class Producers:
                 if known.pending:
                     follows[known.pending[known.last_pending]] = None
             elif not known.has(number):
-                answer(_disorder(message_id.producer_id, number, last))
-                return
+                return _disorder(message_id.producer_id, number, last)
             else:
                 self.duplicates += 1
                 if number > known.stored:
                     follows[known.pending[number]] = None
         if not (fresh or acknowledged or follows):
             answer(None)
-            return
+            return None
 
+        refusal: BaseException | None = None
         is_submitted = False
 
         def answered(error: BaseException | None) -> None:
+            nonlocal refusal
+            if error is not None and not is_submitted:
+                refusal = error
+                return
             try:
-                if error is None or is_submitted:  # what is refused at once was not tried: nobody has come further
-                    for known, its_numbers in numbers.items():
-                        self._settle(known, its_numbers, error)
+                for known, its_numbers in numbers.items():
+                    self._settle(known, its_numbers, error)
             finally:
                 answer(error)
 
@@ -265,6 +271,7 @@ class Producers:
         if completion is not None:
             for known, its_numbers in numbers.items():
                 known.pending.update(dict.fromkeys(its_numbers, completion))
+        return refusal
 
     def _settle(self, known: _Known, numbers: Sequence[int], error: BaseException | None) -> None:
         for number in numbers:

@@ -327,6 +327,11 @@ class Queue:
         self._pauses -= 1
         self.wake()
 
+    @property
+    def is_getting_back(self) -> bool:
+        """Whether something is being given back by consumers that have left."""
+        return self._pauses > self.is_paused
+
     def halt(self, *, is_on: bool) -> None:
         """Deliver nothing until this is called again with False, by order of an operator; once is enough for each."""
         if is_on != self.is_paused:

@@ -231,16 +231,11 @@ def store_location(text: str, *, reads_only: bool = False) -> StoreLocation:
         ConfigurationError: as `store_options`.
         StoreUnavailable: it cannot be read without being written.
     """
+    from jdbcstore.store.jdbc.dialect import url_for_reading
     from jdbcstore.store.jdbc.location import StoreLocation
 
     url, options = store_options(text)
-    return StoreLocation(_for_reading(url) if reads_only else url, options)
-
-
-def _for_reading(url: URL) -> URL:
-    from jdbcstore.store.jdbc.dialect import dialect_for
-
-    return dialect_for(url.get_backend_name()).for_reading(url)
+    return StoreLocation(url_for_reading(url) if reads_only else url, options)
 
 
 def open_store(
@@ -274,13 +269,14 @@ def open_store(
     if _is_other(text):
         return open_other_store(text)
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+    from jdbcstore.store.jdbc.dialect import url_for_reading
 
     url, jdbc = store_options(text, options if isinstance(options, JdbcOptions) else None)
     if locker is not None:
         jdbc = replace(jdbc, locker=locker)
     if (file := store_file(url)) is not None:
         make_directory(file.parent)
-    return JdbcPersistenceAdapter(_for_reading(url) if reads_only else url, jdbc, must_exist=must_exist)
+    return JdbcPersistenceAdapter(url_for_reading(url) if reads_only else url, jdbc, must_exist=must_exist)
 
 
 def _open_journal(text: str, options: KahaDBOptions | None, locker: str | None) -> PersistenceAdapter:

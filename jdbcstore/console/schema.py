@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from jdbcstore.config.urls import store_file, store_options
 from jdbcstore.errors import JdbcStoreError, LockError
 from jdbcstore.store.disk import make_directory
-from jdbcstore.store.jdbc.dialect import dialect_at, dialect_for
+from jdbcstore.store.jdbc.dialect import dialect_at, url_for_reading
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.mapped_errors import mapped
 from jdbcstore.store.jdbc.schema import Remedy, SchemaReport, inspect_schema, schema_sql, upgrade_schema
@@ -130,7 +130,7 @@ def _engine(text: str, *, creates: bool) -> Iterator[tuple[Engine, TableNames]]:
         if file and creates:
             make_directory(file.parent)
         if not creates:
-            url = dialect_for(url.get_backend_name()).for_reading(url)
+            url = url_for_reading(url)
         engine = engine_for(url, replace(options, query_timeout_s=_STATEMENT_TIMEOUT_S))
     try:
         with mapped(dialect_at(url, options)):

@@ -23,7 +23,7 @@ from jdbcstore.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from jdbcstore.spark.ranges import id_ranges
 from jdbcstore.spark.scan import Scan, dialect_of, driver_for, reading_errors
 from jdbcstore.store.jdbc.connection import tell_of_standby
-from jdbcstore.store.jdbc.dialect import database_for, dialect_at, dialect_for
+from jdbcstore.store.jdbc.dialect import database_for, dialect_at, url_for_reading
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.schema_inspection import inspect_messages
 
@@ -123,7 +123,7 @@ def planned(
     all_terms = list(terms)
     if not options.include_prepared:
         all_terms.append(Term("XID", "is null"))
-    engine = engine_for(dialect_for(location.url.get_backend_name()).for_reading(location.url), location.options)
+    engine = engine_for(url_for_reading(location.url), location.options)
     try:
         with reading_errors(location.url, location.options), engine.connect() as connection:
             tell_of_standby(connection, dialect_at(location.url, location.options))

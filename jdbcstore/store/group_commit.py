@@ -48,9 +48,10 @@ from jdbcstore.errors import (
 )
 from jdbcstore.store.commit_numbers import CommitNumbers
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.refusals import Division, Refusals
 from jdbcstore.store.write_queue import WriteQueue
 
-__all__ = ["Abandoned", "BatchLimits", "CommitTarget", "GroupCommit", "Unit"]
+__all__ = ["Abandoned", "BatchLimits", "CommitTarget", "GroupCommit", "IndependentAdds", "Unit"]
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +128,31 @@ class Unit(ABC):
             if earlier.error is not None:
                 return TransientStoreError(f"not stored, because what it follows was not: {earlier.error}")
         return None
+
+
+class IndependentAdds(Unit):
+    """A unit that adds messages of one queue, each for itself. Its completion is resolved with the refusals."""
+
+    __slots__ = ()
+
+    completion: Completion[Refusals]
+
+    @property
+    def count(self) -> int:
+        return len(self.may_cancel)
+
+    def divided(self) -> Sequence[Unit]:
+        division = Division(self.completion, self.count)
+        return [self.part(place, division.part(number)) for place, number in enumerate(self.may_cancel)]
+
+    @abstractmethod
+    def part(self, place: int, completion: Completion[int]) -> Unit:
+        """The unit that adds one of the messages, and is resolved with its number.
+
+        Args:
+            place: which one of those that are left.
+            completion: told the outcome.
+        """
 
 
 U = TypeVar("U", bound=Unit)

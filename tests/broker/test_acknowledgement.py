@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 
+from jdbcstore import Broker
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy
+from jdbcstore.destination import Queue
+from jdbcstore.errors import ProtocolError
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
 
@@ -268,3 +273,30 @@ def test_one_message_in_two_queues_is_acknowledged_twice(
     again = open_client(address)
     again.subscribe("/queue/A,/queue/B")
     assert again.is_silent()
+
+
+def test_a_queue_that_is_removed_gets_nothing_back_afterwards(
+    address: Address, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    """What a consumer had that is gone is given back in slices."""
+    (broker,) = brokers
+    sender, consumer = open_client(address), open_client(address)
+    sender.write(b"SEND\ndestination:/queue/A\npersistent:true\n\nx\0" * 5000)
+    sender.publish("/queue/A", "last")
+    consumer.subscribe("/queue/A", "client-individual", activemq_prefetchSize="10000")
+    while consumer.message().text != "last":
+        pass
+    removed: Future[BaseException | None] = Future()
+
+    def remove() -> None:
+        try:
+            broker.remove_destination(Queue("A"), removed.set_result)
+        except ProtocolError:
+            broker.loop.call_soon(remove)
+
+    broker.loop.call_soon_threadsafe(remove)
+    consumer.drop()
+    assert removed.result(60) is None
+    sender.publish("/queue/A", "after")
+    sender.subscribe("/queue/A")
+    assert sender.message().text == "after"

@@ -95,6 +95,8 @@ class _SqlLocker(Locker):
         self._dialect = dialect_at(url, options)
         self._signal = signal_name(url, self._dialect.statements)
         self._signal_trouble = Trouble()
+        self._row_trouble = Trouble()
+        self._takeover_trouble = Trouble()
         self._required = Level.named(options.require_replication)
         #: What the database said of its replicas when the log was told.
         self._replication: Replication | None = None
@@ -364,17 +366,6 @@ class LeaseDatabaseLocker(_SqlLocker):
     #: Whether the row may name us: also after an answer that was lost.
     _may_hold = False
     _liveness_file: liveness_file.LivenessFile | None = None
-
-    def __init__(
-        self,
-        url: URL,
-        options: JdbcOptions,
-        prepare: Callable[[], None] | None = None,
-        clock: Clock = boot_time_ns,
-    ) -> None:
-        super().__init__(url, options, prepare, clock)
-        self._row_trouble = Trouble()
-        self._takeover_trouble = Trouble()
 
     def _connected(self, connection: Connection) -> None:
         # Nothing is locked between statements. This ends what a machine left that is gone, sooner than in hours.

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.group_commit import Unit
+from jdbcstore.store.group_commit import IndependentAdds, Unit
 from jdbcstore.store.jdbc.rows import Change, Container, MessageKey, MessageRow, ProducerRow, Purge, Trace
 from jdbcstore.store.jdbc.topic_work import TopicWork
-from jdbcstore.store.refusals import NOTHING_REFUSED, Division, Refusals
+from jdbcstore.store.refusals import NOTHING_REFUSED, Refusals
 
 __all__ = ["Adds", "Batch", "SubscriptionPlan", "Write"]
 
@@ -95,6 +95,7 @@ class Write(Unit):
         left = [(row, count) for row, count in both if row[0] not in numbers]
         self.adds = [row for row, _ in left]
         self.counts = [count for _, count in left]
+        self.may_cancel = [row[0] for row in self.adds]
 
     def fail(self, error: JdbcStoreError) -> None:
         for work in self.topics:
@@ -126,7 +127,7 @@ class Write(Unit):
         return sum(len(value) for _, values in self.changes for value in values if isinstance(value, bytes))
 
 
-class Adds(Write):
+class Adds(IndependentAdds, Write):
     """Messages of one queue, each for itself.
 
     Args:
@@ -142,14 +143,9 @@ class Adds(Write):
     ) -> None:
         super().__init__(completion, NOTHING_REFUSED, adds=rows, counts=[added] * len(rows))
 
-    @property
-    def count(self) -> int:
-        return len(self.may_cancel)
-
-    def divided(self) -> Sequence[Write]:
-        division = Division(self.completion, len(self.adds))
-        both = zip(self.adds, self.counts, strict=True)
-        return [Write(division.part(row[0]), row[0], adds=(row,), counts=(count,)) for row, count in both]
+    def part(self, place: int, completion: Completion[int]) -> Write:
+        row = self.adds[place]
+        return Write(completion, row[0], adds=(row,), counts=(self.counts[place],))
 
 
 class SubscriptionPlan(Protocol):

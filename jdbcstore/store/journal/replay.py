@@ -52,6 +52,7 @@ from jdbcstore.store.journal.state import (
 __all__ = ["Replay", "replay"]
 
 _Operation: TypeAlias = tuple[Location, AddMessage | RemoveMessage]
+_Acknowledgement: TypeAlias = tuple[Location, Destination, str | None]
 
 #: What an ack compaction copies.
 _COPIED: Final = (RemoveMessage, Commit)
@@ -107,6 +108,9 @@ class Replay:
         self._copying: tuple[Location, int] | None = None
         #: Copied acknowledgements of transactions whose end was not read, and the file that they were copied from.
         self._copied: dict[TransactionId, list[tuple[Location, RemoveMessage, int]]] = {}
+        #: Messages of transactions that have not ended, by id, and their acknowledgements so far: the commit stood in
+        #: front of these, and was copied behind them.
+        self._early: dict[str, tuple[_Acknowledgement, ...]] = {}
         #: Hashes of all transactions that were committed, since there may be millions.
         self._committed: set[int] = set()
         self._committing: Location | None = None
@@ -191,6 +195,7 @@ class Replay:
         if transaction is not None:
             # The content would take memory until the commit, and is not needed then.
             add = AddMessage(None, destination, message_id, None, priority, priority_supported)
+            self._early[message_id] = ()
             self._begun.setdefault(transaction, []).append((location, add))
             return
         self._store(stored, location, message_id, Tier.DEFAULT if not priority_supported else Tier.of(priority))
@@ -282,14 +287,12 @@ class Replay:
         self, location: Location, destination: Destination, message_id: str, subscription_key: str | None
     ) -> None:
         stored = self._destination(destination)
-        if subscription_key is None:
-            message = stored.remove(message_id)
-            if message is None:
-                return
-        else:
-            message = stored.get(message_id)
-            if message is None:
-                return
+        message = stored.remove(message_id) if subscription_key is None else stored.get(message_id)
+        if message is None:
+            if message_id in self._early:
+                self._early[message_id] += ((location, destination, subscription_key),)
+            return
+        if subscription_key is not None:
             subscription = stored.subscriptions.get(subscription_key)
             if subscription is not None:
                 subscription.last_ack = LastAck(message.sequence, message.tier)
@@ -328,6 +331,14 @@ class Replay:
                 if stored is not None:  # else it was removed meanwhile
                     tier = Tier.of(operation.priority) if operation.priority_supported else Tier.DEFAULT
                     self._store(stored, where, message_id, tier)
+                for acknowledgement in self._early.pop(message_id, ()):
+                    self._acknowledge_early(message_id, *acknowledgement)
+
+    def _acknowledge_early(self, message_id: str, where: Location, destination: Destination, key: str | None) -> None:
+        """An acknowledgement stands before the commit of its message, because this is a copy."""
+        if self._copying is not None and where.file > self._copying[1]:
+            self._acknowledge(where, destination, message_id, key)
+            self.state.revived_by_broker.append((destination, message_id))
 
     def _prepare(self, location: Location, prepare: Prepare) -> None:
         if prepare.transaction is None:
@@ -341,6 +352,8 @@ class Replay:
 
     def _roll_back(self, location: Location, rollback: Rollback) -> None:
         operations = self._ended(location, rollback.transaction)
+        for _, operation in operations:
+            self._early.pop(operation.message_id or "", None)
         if isinstance(rollback.transaction, XATransactionId):
             for where, _ in operations:
                 self._refer(location, where)

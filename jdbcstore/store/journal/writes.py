@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.group_commit import Unit
-from jdbcstore.store.refusals import NOTHING_REFUSED, Division, Refusals
+from jdbcstore.store.group_commit import IndependentAdds, Unit
+from jdbcstore.store.refusals import NOTHING_REFUSED, Refusals
 
 __all__ = ["Adds", "Sized", "Write"]
 
@@ -90,7 +90,7 @@ class Write(Unit, Generic[P]):
         self.completion.fail(error)
 
 
-class Adds(Write[P]):
+class Adds(IndependentAdds, Write[P]):
     """Messages of one queue, each for itself.
 
     Args:
@@ -106,13 +106,6 @@ class Adds(Write[P]):
     def __init__(self, completion: Completion[Refusals], parts: Sequence[P], sequences: Sequence[int]) -> None:
         super().__init__(completion, NOTHING_REFUSED, parts=parts, may_cancel=sequences)
 
-    @property
-    def count(self) -> int:
-        return len(self.may_cancel)
-
-    def divided(self) -> Sequence[Write[P]]:
-        division = Division(self.completion, len(self.parts))
-        return [
-            Write(division.part(number), number, parts=(part,), may_cancel=(number,))
-            for part, number in zip(self.parts, self.may_cancel, strict=True)
-        ]
+    def part(self, place: int, completion: Completion[int]) -> Write[P]:
+        number = self.may_cancel[place]
+        return Write(completion, number, parts=(self.parts[place],), may_cancel=(number,))

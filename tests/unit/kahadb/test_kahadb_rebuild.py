@@ -93,6 +93,11 @@ SHAPES: dict[str, dict[int, list[Command]]] = {
         3: [Commit(XID), add(3)],
         4: [RewrittenDataFile(2, 1), remove(1, transaction=XID)],
     },
+    "an acknowledgement in front of the copy of its commit": {
+        1: [add(1, transaction=XID), add(2, transaction=XID)],
+        3: [remove(1), add(3)],
+        4: [RewrittenDataFile(2, 1), Commit(XID)],
+    },
     "the acknowledgement of an earlier message of the same id": {
         1: [add(9)],
         3: [add(1), add(2)],

@@ -337,6 +337,28 @@ def test_they_were_not_separated_while_the_original_is_there(tmp_path: Path) -> 
     assert state.revived_by_broker == []
 
 
+# A transaction sent in file 1, and was committed in file 2. What it sent was acknowledged in file 3, then file 2 was
+# copied to file 5 and deleted.
+COMMITTED_LATE: dict[int, list[Command]] = {
+    1: [subscribe("c:1"), *(add(id, tx=ONE) for id in "123"), add("7", T, tx=ONE), add("8", T, tx=ONE)],
+    3: [remove("1"), ack("7", "c:1"), remove("3", tx=TWO), Commit(TWO)],
+    5: [RewrittenDataFile(2, 1), Commit(ONE)],
+}
+
+
+def test_what_was_acknowledged_before_the_copy_of_its_commit_is_gone(tmp_path: Path) -> None:
+    state = replay(Journal(write(tmp_path, COMMITTED_LATE)))
+    assert ids(state) == ["2"]
+    assert [m.message_id for m in state.pending(T, "c:1")] == ids(state, T) == ["8"]
+    assert state.revived_by_broker == [(A, "1"), (A, "3"), (T, "7")]
+    assert state.ack_files[3] >= {1}
+
+
+def test_what_was_acknowledged_before_its_commit_was_another_message(tmp_path: Path) -> None:
+    files: dict[int, list[Command]] = {**COMMITTED_LATE, 5: [Commit(ONE)]}
+    assert ids(replay(Journal(write(tmp_path, files)))) == ["1", "2", "3"]
+
+
 # --- several stores ---------------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from jdbcstore.store.jdbc.dialect.registry import (
     databases,
     dialect_at,
     dialect_for,
+    url_for_reading,
 )
 
 __all__ = [
@@ -43,4 +44,5 @@ __all__ = [
     "dialect_at",
     "dialect_for",
     "raw_connection",
+    "url_for_reading",
 ]

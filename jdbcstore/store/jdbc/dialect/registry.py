@@ -22,7 +22,15 @@ from jdbcstore.store.jdbc.dialect.base.session import Dialect
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.statements import Statements
 
-__all__ = ["database_for", "database_for_url", "database_of", "databases", "dialect_at", "dialect_for"]
+__all__ = [
+    "database_for",
+    "database_for_url",
+    "database_of",
+    "databases",
+    "dialect_at",
+    "dialect_for",
+    "url_for_reading",
+]
 
 _GROUP: Final = "jdbcstore.databases"
 _PACKAGE: Final = __name__.rpartition(".")[0]
@@ -70,6 +78,11 @@ def database_of(connection: Connection) -> Database:
 def dialect_for(name: str) -> type[Dialect]:
     """The dialect of the database that SQLAlchemy calls so. Raises as `database_for`."""
     return database_for(name).dialect()
+
+
+def url_for_reading(url: URL) -> URL:
+    """As `Dialect.for_reading` of the database that a URL names."""
+    return dialect_for(url.get_backend_name()).for_reading(url)
 
 
 def dialect_at(url: URL, options: JdbcOptions) -> Dialect:

@@ -6,7 +6,8 @@ broker makes it anew from the journal. There are directories in which that comes
 * Behind the marker of an ack compaction a rebuild leaves out the rest of the file while the copied file exists. After a
   restart a broker writes new messages there. **The marker is told not to do so**: two bytes, nothing moves; the file is
   written anew beside itself and renamed, so it is there whole at any time.
-* A compaction may separate acknowledgements from their commit: then they are forgotten. **They are written again.**
+* A compaction may separate acknowledgements from their commit, or copy the commit of a message behind its
+  acknowledgement: then they are forgotten. **They are written again.**
 * Files with the end of a destination or a subscription may be gone while what it ended is not: then it is there again.
   **The end is written again**, if the index was closed in order and so can be believed.
 * A copied acknowledgement may hit a message that came later under the same id. **The message is written again**, behind

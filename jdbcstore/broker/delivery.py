@@ -157,7 +157,7 @@ class DeliveryRemoval(Protocol):
         """Consumers in mode auto have messages of one lane."""
 
     def settled(self, deliveries: Sequence[Delivery]) -> None:
-        """Deliveries have left the store."""
+        """Deliveries of one lane have left the store."""
 
     def discard(self, *deliveries: Delivery) -> None:
         """Remove messages that nobody waits for."""

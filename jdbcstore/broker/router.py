@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
-from jdbcstore.broker.delivery import Answer, Answers, Delivery, DeliveryAnswer
+from jdbcstore.broker.delivery import Answer, Answers, Delivery, DeliveryAnswer, by_lane
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.durable import SubscriptionStore, settlements
 from jdbcstore.broker.host import Host
@@ -551,10 +551,10 @@ class Router:
 
 def settle(deliveries: Iterable[Delivery]) -> None:
     """A commit has settled these deliveries."""
-    for delivery in deliveries:
-        if delivery.lane is not None:
-            removal = delivery.lane.queue.removal
-            removal.settled([delivery]) if delivery.lane.is_durable else removal.discard(delivery)
+    for lane, of_lane in by_lane(deliveries):
+        if lane is not None:
+            removal = lane.queue.removal
+            removal.settled(of_lane) if lane.is_durable else removal.discard(*of_lane)
 
 
 def _note_taker(target: Queue | Topic, message: Message) -> Lane | Topic:

@@ -11,14 +11,22 @@ from pathlib import Path
 import pytest
 
 from jdbcstore.destination import Queue, Topic
-from jdbcstore.errors import CodecError
+from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.openwire import unmarshal
 from jdbcstore.store.contract import Cursor
 from jdbcstore.store.disk import move
 from jdbcstore.store.journal import file_replacement
-from jdbcstore.store.journal.commands import AddMessage, AddScheduledJob, RemoveMessage, RewrittenDataFile
+from jdbcstore.store.journal.commands import (
+    AddMessage,
+    AddScheduledJob,
+    Command,
+    Prepare,
+    RemoveMessage,
+    RewrittenDataFile,
+    Rollback,
+)
 from jdbcstore.store.journal.kahadb import recovery
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.blank_index import is_blank_index, leave_blank_index
@@ -43,6 +51,7 @@ ANN, BOB = SubscriptionKey("ann", "news"), SubscriptionKey("bob", "news")
 #: Nothing is written but what is asked for, so that the files may be copied meanwhile.
 STILL = KahaDBOptions(checkpoint_interval_ms=0, cleanup_interval_ms=0)
 XID, OUR_XID = "5:aa:bb", "5:cc:dd"
+BRANCH = XATransactionId(5, b"\xaa", b"\xbb")
 
 Contents = dict[str, list[str]]
 """What waits, by queue or subscription."""
@@ -231,6 +240,82 @@ def test_a_broker_sees_all_when_ours_was_killed_at_its_first_start(
         activemq.stop()
     with KahaDBPersistenceAdapter(folder / "kahadb") as adapter:
         assert ours(adapter, PIN, NEW) == WAITING
+
+
+# --- branches that a compaction tears apart ---------------------------------------------------------------------------
+
+
+def is_gone(directory: Path, kind: type[Command]) -> bool:
+    """Whether no such record is in the journal of a broker that runs."""
+    try:
+        return not any(isinstance(command, kind) for _, command in Journal(directory).records())
+    except StoreError:  # it has removed a file meanwhile
+        return False
+
+
+def fills_files(activemq: ActiveMQ, directory: Path) -> None:
+    """Messages come and go until what was written last does not stand in the last files."""
+    last = max(Journal(directory).files)
+    with client(activemq.stomp_port) as (connection, collector):
+        connection.subscribe("/queue/BUSY", id="1", ack="client-individual")
+
+        def works() -> bool:
+            for _ in range(4):
+                connection.send("/queue/BUSY", "x" * 500, persistent="true")
+            collector.wait_for(4)
+            for headers, _ in collector.messages:
+                connection.ack(headers["ack"])
+            collector.messages.clear()
+            return max(Journal(directory).files) > last + 2
+
+        wait_until(works)
+
+
+def branches(adapter: KahaDBPersistenceAdapter) -> list[object]:
+    return [one.transaction_id for one in adapter.transaction_store().prepared_transactions()]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_branch_that_was_rolled_back_stays_so(class_path: str, tmp_path: Path, killed: bool) -> None:
+    directory = tmp_path / "kahadb"
+    with ActiveMQ(class_path, tmp_path, "kahadb", journal_max_file_length=16384, compacts=True) as activemq:
+        send(activemq, PIN, "pin")
+        activemq.prepare(XID, "send", "queue://DONE", "1", "1")
+        fills_files(activemq, directory)
+        activemq.decide(XID, commits=False)
+        fills_files(activemq, directory)
+        wait_until(lambda: is_gone(directory, Rollback))
+        activemq.kill() if killed else activemq.stop()
+    assert list(replay(Journal(directory)).prepared) == [BRANCH]
+    with KahaDBPersistenceAdapter(directory) as adapter:
+        assert branches(adapter) == []
+        assert ours(adapter, PIN, DONE) == {"PIN": ["pin"], "DONE": []}
+    with ActiveMQ(class_path, tmp_path, "kahadb") as activemq:
+        assert activemq.in_doubt() == set()
+        assert javas(activemq, {PIN: 1, DONE: 0}) == {"PIN": ["pin"], "DONE": []}
+
+
+def test_a_branch_in_doubt_stays_so_when_nothing_says_any_more_that_it_was_prepared(
+    class_path: str, tmp_path: Path
+) -> None:
+    directory = tmp_path / "kahadb"
+    with ActiveMQ(class_path, tmp_path, "kahadb", journal_max_file_length=16384, compacts=True) as activemq:
+        send(activemq, PIN, "pin")
+        # The message has a file of its own, and the prepare stands in the next one.
+        activemq.prepare(XID, "large", "queue://DONE", "1", "20000")
+        fills_files(activemq, directory)
+        wait_until(lambda: is_gone(directory, Prepare))
+        activemq.stop()
+    assert replay(Journal(directory)).prepared == {}
+    with KahaDBPersistenceAdapter(directory) as adapter:
+        assert branches(adapter) == [BRANCH]
+    with ActiveMQ(class_path, tmp_path, "kahadb") as activemq:
+        assert activemq.in_doubt() == {XID}
+        activemq.decide(XID, commits=True)
+        activemq.stop()
+    with KahaDBPersistenceAdapter(directory) as adapter:
+        assert branches(adapter) == []
+        assert ours(adapter, DONE) == {"DONE": ["x" * 20000 + "1"]}
 
 
 # --- a directory of OpenWire version 6 --------------------------------------------------------------------------------

@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 
 #: How many of the last commands for the scheduler are compared with its journal when the index is made anew.
 _SCHEDULED_MAX: Final = 100_000
+#: How often something may be written to the journal for who makes an index anew, and the journal be read again.
+_ROUNDS: Final = 3
 #: What brokers before 5.12 wrote, and later ones in their directories.
 _OLD_WIRE_VERSION: Final = 6
 #: Records that are applied in one go.
@@ -380,13 +382,15 @@ def made_anew(
     """
     began_s = time.monotonic()
     state, noted = _replayed(directory, before)
-    if is_written and before.complete(state, noted):
-        state, noted = _replayed(directory, before)
-        if before.complete(state, noted):
+    rounds = 0
+    while is_written and before.complete(state, noted):
+        rounds += 1
+        if rounds == _ROUNDS:
             raise StoreError(
                 f"{directory}: a Java broker that makes its index anew would see something else than this one, whatever"
                 " is written for it. Its index is still there. Run 'jdbcstore kahadb repair' to a new directory"
             )
+        state, noted = _replayed(directory, before)
     for damage in state.damages:
         log.warning("%s: left out", damage)
     Index.remove(path)

@@ -7,12 +7,15 @@ A broker that has lost its index does the same, with one difference: it leaves o
 ack compaction (`RewrittenDataFile`) while the copied file still exists. The copies may be left out, but after a restart
 brokers write new messages behind them, and these are lost. Here nothing is left out. To apply a copy is to do nothing,
 for the original was applied before; whatever behind a marker does change something is what the broker would lose. It
-is is told in `State.lost_by_broker`.
+is told in `State.lost_by_broker`.
 
 A compaction copies acknowledgements and commits, but of a transaction whose acknowledgements and commit stand in two
 files only what stands in the one that is copied. When that file is gone, a rebuild meets the commit first and the
 acknowledgements after it, and forgets them: the messages are there again. Here a copy that belongs to a transaction
 that was committed before is applied at once. If even the commit is gone, nobody can tell it from a rollback.
+
+A commit that is copied comes behind what was sent, acknowledged, removed and subscribed to after it. Here what it sends
+has the place, and is for the subscriptions, of the file that was copied.
 
 The rules were read in ActiveMQ 5.17 and compared with what it finds in its own directories.
 """
@@ -101,7 +104,7 @@ class Replay:
         self._files = files
         #: Operations of transactions that have not ended.
         self._begun: dict[TransactionId, list[_Operation]] = {}
-        self._prepared: dict[TransactionId, list[_Operation]] = {}
+        self._prepared: dict[TransactionId, tuple[Location, list[_Operation]]] = {}
         #: By file: the marker behind which a broker would not read.
         self._markers: dict[int, LostByBroker] = {}
         #: Where the copies of a compaction begin, while they are read; they end with any other command.
@@ -111,10 +114,15 @@ class Replay:
         #: Messages of transactions that have not ended, by id, and their acknowledgements so far: the commit stood in
         #: front of these, and was copied behind them.
         self._early: dict[str, tuple[_Acknowledgement, ...]] = {}
-        #: Hashes of all transactions that were committed, since there may be millions.
+        #: Hashes of all transactions that were committed, since there may be millions, and of those rolled back.
         self._committed: set[int] = set()
+        self._rolled_back: set[int] = set()
         self._committing: Location | None = None
         self._last_order = -1
+        #: The same of what copied commits have made visible.
+        self._last_copied_order = -1
+        #: The last file in which a destination was removed.
+        self._removed: dict[Destination, int] = {}
         self._handlers: dict[type, Callable[[Location, Any], None]] = {
             AddMessage: self._add,
             RemoveMessage: self._remove,
@@ -150,16 +158,17 @@ class Replay:
                 outcomes.discard(command.transaction)
         if tx_store.damages:
             return
+        self._copying = None
         for transaction in list(self._prepared):
             if isinstance(transaction, XATransactionId) and transaction.format_id == _LOCAL_AS_XA:
-                operations = self._prepared.pop(transaction)
+                _, operations = self._prepared.pop(transaction)
                 if transaction in outcomes:
                     self._execute(operations)
 
     def finish(self) -> State:
         """What is known after the last record."""
         state = self.state
-        state.prepared = {key: _listed(key, operations) for key, operations in self._prepared.items()}
+        state.prepared = {key: _listed(key, operations, where) for key, (where, operations) in self._prepared.items()}
         state.unfinished = {key: _listed(key, operations) for key, operations in self._begun.items()}
         state.perhaps_acknowledged = [
             (acknowledged[0], acknowledged[1])
@@ -201,7 +210,9 @@ class Replay:
         self._store(stored, location, message_id, Tier.DEFAULT if not priority_supported else Tier.of(priority))
 
     def _store(self, stored: StoredDestination, location: Location, message_id: str, tier: Tier) -> None:
-        subscriptions = stored.subscriptions
+        subscriptions: Collection[StoredSubscription] = stored.subscriptions.values()
+        if self._copying is not None:
+            subscriptions = self._were_there(subscriptions, self._copying[1])
         if not subscriptions and stored.destination.is_topic:
             return  # nobody waits for it
         # A duplicate takes a number, too.
@@ -209,18 +220,35 @@ class Replay:
         stored.next_sequence = sequence + 1
         if stored.get(message_id) is not None:
             return
-        at = self._committing or location
-        order = (at.file << 32) + at.offset
-        if order <= self._last_order:
-            order = self._last_order + 1
-        self._last_order = order
-        stored.put(StoredMessage(message_id, sequence, location, tier, order))
-        for subscription in subscriptions.values():
+        if len(subscriptions) < len(stored.subscriptions):
+            for subscription in stored.subscriptions.values():
+                subscription.pending.remove(sequence)  # the one behind its last
+        stored.put(StoredMessage(message_id, sequence, location, tier, self._order(self._committing or location)))
+        for subscription in subscriptions:
             subscription.pending.add(sequence, sequence + 1)
         if self._markers:
             lost = self._lost(location)
             if lost is not None:
                 lost.messages.append((stored.destination, message_id))
+
+    @staticmethod
+    def _were_there(subscriptions: Iterable[StoredSubscription], source: int) -> list[StoredSubscription]:
+        """Those that a commit in this file was for."""
+        return [one for one in subscriptions if one.began_in <= source or one.retroactive]
+
+    def _order(self, at: Location) -> int:
+        """The place of a message that becomes visible here, among all of them."""
+        if self._copying is not None:
+            self._misplaced()
+            self._last_copied_order = max((self._copying[1] << 32) + at.offset, self._last_copied_order + 1)
+            return self._last_copied_order
+        self._last_order = max((at.file << 32) + at.offset, self._last_order + 1)
+        return self._last_order
+
+    def _misplaced(self) -> None:
+        assert self._copying is not None
+        if self._copying[1] not in self._files:
+            self.state.misplaced_files.add(self._copying[0].file)
 
     def _update(self, location: Location, update: UpdateMessage) -> None:
         add = update.message
@@ -246,21 +274,28 @@ class Replay:
         elif subscription_key is not None and destination.is_queue:
             self._damaged(location, "an acknowledgement of a durable subscription to a queue")
         elif transaction is None:
-            if self._copying is None or subscription_key is not None or not self._is_newer(remove, self._copying[1]):
+            if self._copying is None or not self._is_newer(remove, self._copying[1]):
                 self._acknowledge(location, destination, message_id, subscription_key)
         elif self._copying is None:
             self._begun.setdefault(transaction, []).append((location, remove))
-        elif hash(transaction) not in self._committed:
+        elif hash(transaction) in self._committed:
+            if self._acknowledge_copy(location, remove, self._copying[1]):
+                self._misplaced()
+                self.state.revived_by_broker.append((destination, message_id))
+        elif hash(transaction) not in self._rolled_back:
             self._copied.setdefault(transaction, []).append((location, remove, self._copying[1]))
-        elif self._acknowledge_copy(location, remove, self._copying[1]):
-            self.state.revived_by_broker.append((destination, message_id))
 
     def _is_newer(self, remove: RemoveMessage, source: int) -> bool:
-        """Whether a message came to a queue behind the file that an acknowledgement of its id was copied from."""
+        """Whether a message, or who acknowledged it, came behind the file that the acknowledgement was copied from."""
         assert remove.destination is not None
         assert remove.message_id is not None
         stored = self.state.destinations.get(remove.destination)
-        message = None if stored is None else stored.get(remove.message_id)
+        if stored is None:
+            return False
+        if remove.subscription_key is not None:
+            subscription = stored.subscriptions.get(remove.subscription_key)
+            return subscription is not None and subscription.began_in > source
+        message = stored.get(remove.message_id)
         return message is not None and message.location.file > source
 
     def _acknowledge_copy(self, location: Location, remove: RemoveMessage, source: int) -> bool:
@@ -278,7 +313,9 @@ class Replay:
         if stored is None or message is None or message.location.file > source:
             return None
         if key is not None and (
-            (subscription := stored.subscriptions.get(key)) is None or message.sequence not in subscription.pending
+            (subscription := stored.subscriptions.get(key)) is None
+            or subscription.began_in > source
+            or message.sequence not in subscription.pending
         ):
             return None
         return stored.destination, message.message_id, key
@@ -328,11 +365,21 @@ class Replay:
                 self._acknowledge(where, destination, message_id, operation.subscription_key)
             else:
                 stored = self.state.destinations.get(destination)
-                if stored is not None:  # else it was removed meanwhile
+                if stored is None:
+                    pass  # it was removed meanwhile
+                elif self._is_removed(destination):
+                    self._misplaced()
+                    self.state.revived_by_broker.append((destination, message_id))
+                    self._early.pop(message_id, None)
+                else:
                     tier = Tier.of(operation.priority) if operation.priority_supported else Tier.DEFAULT
                     self._store(stored, where, message_id, tier)
                 for acknowledgement in self._early.pop(message_id, ()):
                     self._acknowledge_early(message_id, *acknowledgement)
+
+    def _is_removed(self, destination: Destination) -> bool:
+        """Whether a destination was removed behind the commit that has been copied, and has come again since."""
+        return self._copying is not None and self._removed.get(destination, 0) > self._copying[1]
 
     def _acknowledge_early(self, message_id: str, where: Location, destination: Destination, key: str | None) -> None:
         """An acknowledgement stands before the commit of its message, because this is a copy."""
@@ -346,7 +393,7 @@ class Replay:
             return
         operations = self._begun.pop(prepare.transaction, None)
         if operations is not None:
-            self._prepared[prepare.transaction] = operations
+            self._prepared[prepare.transaction] = location, operations
             for where, _ in operations:
                 self._refer(location, where)
 
@@ -354,6 +401,7 @@ class Replay:
         operations = self._ended(location, rollback.transaction)
         for _, operation in operations:
             self._early.pop(operation.message_id or "", None)
+        self._rolled_back.add(hash(rollback.transaction))
         if isinstance(rollback.transaction, XATransactionId):
             for where, _ in operations:
                 self._refer(location, where)
@@ -363,7 +411,8 @@ class Replay:
             self._damaged(location, "the end of a transaction without its id")
             return []
         # An unknown one did nothing that is kept.
-        return self._begun.pop(transaction, None) or self._prepared.pop(transaction, None) or []
+        operations = self._begun.pop(transaction, None)
+        return self._prepared.pop(transaction, (location, []))[1] if operations is None else operations
 
     # -- destinations and subscriptions --------------------------------------------------------------------------
 
@@ -379,6 +428,7 @@ class Replay:
         elif (stored := self.state.destinations.pop(remove.destination, None)) is not None:
             self._changed(location)
             self._need_all(location, stored)
+            self._removed[remove.destination] = location.file
 
     def _subscription(self, location: Location, command: Subscription) -> None:
         destination, key, retroactive, info = command
@@ -402,7 +452,8 @@ class Replay:
                 pending.update(other.pending)
                 # Without it nobody would wait for these messages when they are sent.
                 self._need(other.location, *{message.location.file for message in stored.all()})
-        stored.subscriptions[key] = StoredSubscription(key, location, retroactive, info, last_ack, pending)
+        began_in = location.file if known is None else known.began_in
+        stored.subscriptions[key] = StoredSubscription(key, location, retroactive, info, last_ack, pending, began_in)
 
     def _unsubscribe(self, location: Location, stored: StoredDestination, key: str) -> None:
         subscription = stored.subscriptions.pop(key, None)
@@ -422,6 +473,7 @@ class Replay:
 
     def _rewritten(self, location: Location, marker: RewrittenDataFile) -> None:
         self._copying = location, marker.source
+        self._last_copied_order = -1
         self.state.rewritten_files.add(location.file)
         if marker.skip_if_source_exists and marker.source in self._files and location.file not in self._markers:
             self._markers[location.file] = LostByBroker(location, marker.source)
@@ -459,8 +511,10 @@ class Replay:
             self.state.damages_unlisted += 1
 
 
-def _listed(transaction: TransactionId, operations: list[_Operation]) -> StoredTransaction:
-    listed = StoredTransaction(transaction)
+def _listed(
+    transaction: TransactionId, operations: list[_Operation], prepared_at: Location | None = None
+) -> StoredTransaction:
+    listed = StoredTransaction(transaction, prepared_at=prepared_at)
     for location, operation in operations:
         assert operation.destination is not None
         assert operation.message_id is not None

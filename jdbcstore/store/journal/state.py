@@ -56,7 +56,8 @@ class StoredMessage(NamedTuple):
     order: int = 0
     """Its place among all messages of the directory, those of other destinations too: the location of the record that
     made it visible, its own or the commit of its transaction, as file number * 2**32 + offset, or a little more where
-    a commit made several visible. It stays the same when messages are removed or updated."""
+    a commit made several visible. If an ack compaction has copied this commit, the file is the one that was copied. It
+    stays the same when messages are removed or updated."""
 
 
 class LastAck(NamedTuple):
@@ -78,6 +79,8 @@ class StoredSubscription:
     last_ack: LastAck
     pending: SequenceSet
     """Sequences of messages that it has not acknowledged, and the one behind the last of them, as in ActiveMQ."""
+    began_in: int = 0
+    """File of the record that began it; `location` is that of the last that changed it."""
 
     @property
     def info(self) -> SubscriptionInfo:
@@ -149,7 +152,7 @@ class StoredDestination:
 
 
 def _reading_order(message: StoredMessage) -> tuple[int, int]:
-    return -message.tier, message.sequence
+    return -message.tier, message.order
 
 
 class Acknowledgement(NamedTuple):
@@ -171,6 +174,8 @@ class StoredTransaction:
     """Messages that it takes. Until its end they are in the store, and no consumer gets them."""
     acknowledged_at: list[Location] = field(default_factory=list)
     """Where the records of these acknowledgements stand."""
+    prepared_at: Location | None = None
+    """Where the record stands that prepared it, if it is in doubt."""
 
     @property
     def operations(self) -> list[Location]:
@@ -224,10 +229,13 @@ class State:
     """Files with copies of an ack compaction of a broker. Without them a broker's rebuild comes to the same."""
     skipped_files: set[int] = field(default_factory=set)
     """Those of them that such a rebuild leaves out although they hold something else than copies, too."""
+    misplaced_files: set[int] = field(default_factory=set)
+    """Those of them whose copies do not count where they stand: the file that was copied is gone, and in its place they
+    send messages or acknowledge some."""
     lost_by_broker: list[LostByBroker] = field(default_factory=list)
     revived_by_broker: list[tuple[Destination, str]] = field(default_factory=list)
-    """Messages that are acknowledged, and that a broker delivers again when it has to rebuild its index: a compaction
-    separated their acknowledgement from the commit of its transaction."""
+    """Messages that are gone, and that a broker delivers again when it has to rebuild its index: a compaction separated
+    their acknowledgement from the commit of its transaction, or copied their commit behind what removed them."""
     perhaps_acknowledged: list[tuple[Destination, str]] = field(default_factory=list)
     """Messages of `destinations` that were acknowledged in a transaction whose end is not in the journal any more."""
     damages: list[Damage] = field(default_factory=list)

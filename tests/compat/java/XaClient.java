@@ -28,6 +28,7 @@ import org.apache.activemq.command.ActiveMQDestination;
  *   XaClient BROKER_URL CLIENT rollback FORMAT:GLOBAL:BRANCH          second phase
  *
  *   WORK is  send DESTINATION FIRST COUNT      text messages with the property number, priority number % 10
+ *            large DESTINATION NUMBER LENGTH   one such message whose text is so long
  *            receive QUEUE COUNT               prints the numbers received
  *            consume TOPIC NAME COUNT          from a durable subscription; prints the numbers
  * </pre>
@@ -99,7 +100,13 @@ public final class XaClient {
         while (next < arguments.length) {
             switch (arguments[next]) {
                 case "send":
-                    send(session, destination(arguments[next + 1]), number(arguments, next + 2), number(arguments, next + 3));
+                    int first = number(arguments, next + 2);
+                    send(session, destination(arguments[next + 1]), first, number(arguments, next + 3), "message ");
+                    next += 4;
+                    break;
+                case "large":
+                    String text = "x".repeat(number(arguments, next + 3));
+                    send(session, destination(arguments[next + 1]), number(arguments, next + 2), 1, text);
                     next += 4;
                     break;
                 case "receive":
@@ -126,10 +133,11 @@ public final class XaClient {
         return Integer.parseInt(arguments[place]);
     }
 
-    private static void send(XASession session, Destination destination, int first, int count) throws JMSException {
+    private static void send(XASession session, Destination destination, int first, int count, String text)
+            throws JMSException {
         MessageProducer producer = session.createProducer(destination);
         for (int number = first; number < first + count; number++) {
-            TextMessage message = session.createTextMessage("message " + number);
+            TextMessage message = session.createTextMessage(text + number);
             message.setIntProperty("number", number);
             producer.send(message, DeliveryMode.PERSISTENT, number % 10, 0);
         }

@@ -15,6 +15,7 @@ from jdbcstore.identifiers import LocalTransactionId, MessageId, TransactionId, 
 from jdbcstore.message import TextMessage
 from jdbcstore.openwire import marshal
 from jdbcstore.store.journal.commands import COMMANDS, AddMessage, Command, RemoveMessage
+from jdbcstore.store.journal.kahadb.blank_index import blank_index
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kahadb"
 END = b"-qMa4"
@@ -37,6 +38,24 @@ def unpack_index(name: str, folder: Path) -> None:
         for member in members:
             member.name = member.name.partition("/")[2]
             archive.extract(member, folder)
+
+
+def index_page(
+    last_update: tuple[int, int], first_in_progress: tuple[int, int] | None = None, *, closed: bool = True
+) -> bytes:
+    """An index that knows no destination.
+
+    Args:
+        last_update: file and offset of the last record that is in it.
+        first_in_progress: of the first record of the transactions that were open.
+        closed: whether its broker was stopped in order.
+    """
+    blank = blank_index(11)
+    header = blank[:4096] if closed else blank[:4096].replace(b"cleanShutdown=true", b"cleanShutdown=no  ")
+    in_progress = b"\0" if first_in_progress is None else struct.pack(">?ii", True, *first_in_progress)
+    metadata = struct.pack(">iq?ii", 1, 1, True, *last_update) + in_progress + struct.pack(">?i?i", False, 7, False, 11)
+    page = struct.pack(">bqqi", 2, 1, 21 + len(metadata), 0) + metadata
+    return header + page.ljust(4096, b"\0") + blank[8192:]
 
 
 def _opened(path: Path) -> tarfile.TarFile:

@@ -17,6 +17,7 @@ from jdbcstore.store.journal.commands import (
     Command,
     Commit,
     Prepare,
+    RemoveDestination,
     RewrittenDataFile,
     Subscription,
     Trace,
@@ -24,14 +25,14 @@ from jdbcstore.store.journal.commands import (
 from jdbcstore.store.journal.kahadb import rebuild, recovery
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.blank_index import blank_index, is_blank_index, leave_blank_index, wire_version_of
-from jdbcstore.store.journal.kahadb.journal import Journal
+from jdbcstore.store.journal.kahadb.journal import Journal, JournalFile
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.pagefile import PageFile
 from jdbcstore.store.journal.kahadb.rebuild import rebuilt
 from jdbcstore.store.journal.replay import replay
 from jdbcstore.store.journal.state import State
 from jdbcstore.testing.messages import text_message
-from tests.unit.kahadb.journals import add, remove, unpack, unpack_index, write
+from tests.unit.kahadb.journals import add, index_page, remove, unpack, unpack_index, write
 
 A, T = Queue("A"), Topic("T")
 XID = XATransactionId(5, b"b", b"g")
@@ -98,6 +99,26 @@ SHAPES: dict[str, dict[int, list[Command]]] = {
         3: [remove(1), add(3)],
         4: [RewrittenDataFile(2, 1), Commit(XID)],
     },
+    "a copied commit behind what came later": {
+        1: [add(1, transaction=XID), add(2, transaction=XID)],
+        3: [add(3)],
+        4: [RewrittenDataFile(2, 1), Commit(XID), Trace("LOADED"), add(4)],
+    },
+    "a copied commit behind a subscription": {
+        1: [Subscription(T, "c:r", False, INFO), add(1, T, transaction=XID)],
+        3: [Subscription(T, "c:s", False, INFO), add(2, T)],
+        4: [RewrittenDataFile(2, 1), Commit(XID)],
+    },
+    "a copied commit behind the removal of its queue": {
+        1: [add(1, transaction=XID)],
+        3: [RemoveDestination(A), add(2)],
+        4: [RewrittenDataFile(2, 1), Commit(XID)],
+    },
+    "a copied acknowledgement behind a subscription": {
+        1: [Subscription(T, "c:r", False, INFO), Subscription(T, "c:s", False, INFO), add(1, T)],
+        3: [Subscription(T, "c:s"), Subscription(T, "c:s", True, INFO)],
+        4: [RewrittenDataFile(2, 1), remove(1, T, "c:s")],
+    },
     "the acknowledgement of an earlier message of the same id": {
         1: [add(9)],
         3: [add(1), add(2)],
@@ -135,6 +156,17 @@ def test_a_second_look_finds_nothing_to_do(files: dict[int, list[Command]], tmp_
     (tmp_path / "jdbcstore-index.sqlite").unlink()
     started_and_stopped(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.glob("db-*.log")} == before
+
+
+def test_the_file_that_was_copied_is_made_anew(tmp_path: Path) -> None:
+    write(tmp_path, SHAPES["a copied commit behind what came later"])
+    there = outline(replay(Journal(tmp_path)))
+    assert there == {str(A): [add(number).message_id for number in (1, 2, 3, 4)]}
+    assert outline(rebuilt(Journal(tmp_path))) == {str(A): [add(number).message_id for number in (3, 1, 2, 4)]}
+    started_and_stopped(tmp_path)
+    assert outline(rebuilt(Journal(tmp_path))) == outline(replay(Journal(tmp_path))) == there
+    with Journal(tmp_path).opened(2) as source:
+        assert [command for _, command in JournalFile(source, 2).records()] == [Commit(XID)]
 
 
 def test_nothing_moves_where_a_marker_is_told_to_go_on(tmp_path: Path) -> None:
@@ -200,6 +232,77 @@ def test_a_kill_before_the_index_goes_is_made_good(tmp_path: Path, monkeypatch: 
     assert outline(replay(Journal(killed))) == outline(rebuilt(Journal(killed))) == there
 
 
+# --- branches ---------------------------------------------------------------------------------------------------------
+
+OTHER = XATransactionId(5, b"b", b"other")
+#: A branch in doubt, by the journal; the record that ended it stood in file 2, which an ack compaction has copied.
+BRANCH: dict[int, list[Command]] = {
+    1: [add(1, transaction=XID), add(2, transaction=XID), Prepare(XID)],
+    3: [add(3, transaction=OTHER), Prepare(OTHER)],
+    4: [RewrittenDataFile(2, 1), Trace("LOADED")],
+}
+
+
+def in_doubt(directory: Path) -> set[object]:
+    """The branches that are in doubt, for us and for a broker."""
+    prepared = set(replay(Journal(directory)).prepared)
+    assert set(rebuilt(Journal(directory)).prepared) == prepared
+    return set(prepared)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_branch_that_was_rolled_back_stays_so(closed: bool, tmp_path: Path) -> None:
+    write(tmp_path, BRANCH)
+    assert in_doubt(tmp_path) == {XID, OTHER}
+    (tmp_path / "db.data").write_bytes(index_page((3, 28), (3, 28), closed=closed))
+    started_and_stopped(tmp_path)
+    assert in_doubt(tmp_path) == {OTHER}
+    (tmp_path / "jdbcstore-index.sqlite").unlink()
+    started_and_stopped(tmp_path)
+    assert in_doubt(tmp_path) == {OTHER}
+
+
+@pytest.mark.parametrize(
+    ("last", "first"),
+    [((4, 28), (1, 28)), ((4, 28), (1, 60)), ((1, 28), None)],
+    ids=["it is in progress", "a part of it is in progress", "the index is older"],
+)
+def test_a_branch_stays_in_doubt(last: tuple[int, int], first: tuple[int, int] | None, tmp_path: Path) -> None:
+    write(tmp_path, BRANCH)
+    (tmp_path / "db.data").write_bytes(index_page(last, first, closed=False))
+    started_and_stopped(tmp_path)
+    assert in_doubt(tmp_path) == {XID, OTHER}
+
+
+def test_a_branch_that_its_broker_may_have_left_out_stays_in_doubt(tmp_path: Path) -> None:
+    write(tmp_path, {**SHAPES["prepared behind copies"], 3: [Trace("LOADED")]})
+    (tmp_path / "db.data").write_bytes(index_page((3, 28), closed=False))
+    started_and_stopped(tmp_path)
+    assert in_doubt(tmp_path) == {XID}
+
+
+def test_a_branch_whose_messages_the_index_of_a_killed_broker_knows_stays_in_doubt(tmp_path: Path) -> None:
+    unpack("compaction", tmp_path)
+    unpack_index("compaction", tmp_path)
+    kept = replay(Journal(tmp_path)).destinations[Queue("Q.KEEP")].messages()[0].message_id
+    known = add(1, Queue("Q.KEEP"), transaction=XID)._replace(message_id=kept)
+    write(tmp_path, {0: [known, Prepare(XID), add(2, transaction=OTHER), Prepare(OTHER)]})
+    index = tmp_path / "db.data"
+    index.write_bytes(index.read_bytes().replace(b"cleanShutdown=true", b"cleanShutdown=no  "))
+    started_and_stopped(tmp_path)
+    assert in_doubt(tmp_path) == {XID}
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_branch_whose_prepare_is_gone_is_in_doubt_if_its_broker_was_stopped(closed: bool, tmp_path: Path) -> None:
+    write(tmp_path, {1: [add(1, transaction=XID)], 3: [add(3, transaction=OTHER)], 4: BRANCH[4]})
+    (tmp_path / "db.data").write_bytes(index_page((4, 28), (1, 28), closed=closed))
+    for _ in range(2):
+        started_and_stopped(tmp_path)
+        assert in_doubt(tmp_path) == ({XID} if closed else set())
+        (tmp_path / "jdbcstore-index.sqlite").unlink()
+
+
 def test_an_index_that_is_not_of_this_journal_is_not_believed(tmp_path: Path) -> None:
     unpack_index("compaction", tmp_path)
     write(tmp_path, {1: [add(1), add(2)]})
@@ -208,7 +311,7 @@ def test_an_index_that_is_not_of_this_journal_is_not_believed(tmp_path: Path) ->
 
 
 def test_the_end_is_refused_while_the_index_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, SHAPES["a commit in front of the copies of what it acknowledges"])
+    write(tmp_path, SHAPES["the acknowledgement of an earlier message of the same id"])
     (tmp_path / "db.data").write_bytes(b"an index")
     monkeypatch.setattr(rebuild, "_append", lambda appender, groups: None)
     with pytest.raises(StoreError, match="kahadb repair"):

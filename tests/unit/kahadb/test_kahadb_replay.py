@@ -41,6 +41,7 @@ from tests.unit.kahadb.journals import batch, write
 A, B, T = Queue("A"), Queue("B"), Topic("T")
 ONE = LocalTransactionId(1, ConnectionId("ID:c"))
 TWO = LocalTransactionId(2, ConnectionId("ID:c"))
+THREE = LocalTransactionId(3, ConnectionId("ID:c"))
 XA = XATransactionId(7, b"g", b"b")
 INFO = marshal(SubscriptionInfo(client_id="c", subscription_name="n", destination=T))
 
@@ -301,7 +302,8 @@ SEPARATED: dict[int, list[Command]] = {
         ack("8", "c:2", ONE),
         remove("gone", tx=ONE),
         remove("9", tx=ONE),
-        remove("2", tx=TWO),
+        remove("2", tx=THREE),
+        remove("5", tx=TWO),
         remove("3", tx=XA),
         Commit(XA),
         Trace("LOADED"),
@@ -357,6 +359,52 @@ def test_what_was_acknowledged_before_the_copy_of_its_commit_is_gone(tmp_path: P
 def test_what_was_acknowledged_before_its_commit_was_another_message(tmp_path: Path) -> None:
     files: dict[int, list[Command]] = {**COMMITTED_LATE, 5: [Commit(ONE)]}
     assert ids(replay(Journal(write(tmp_path, files)))) == ["1", "2", "3"]
+
+
+# A transaction sent in file 1, and was committed in file 2. In file 3 more came, then file 2 was copied to file 5 and
+# deleted.
+COPIED_COMMIT: dict[int, list[Command]] = {
+    1: [
+        subscribe("c:1"),
+        *(add(id, tx=ONE) for id in "12"),
+        add("3", B, tx=ONE),
+        add("7", T, tx=ONE),
+        add("6", tx=TWO),
+    ],
+    3: [RemoveDestination(B), add("4"), add("4", B), subscribe("c:2"), subscribe("c:3", True), add("8", T)],
+    5: [RewrittenDataFile(2, 1), Commit(ONE), Commit(TWO), Trace("LOADED"), add("5")],
+}
+
+
+def test_what_a_copied_commit_sends_has_the_place_of_the_original(tmp_path: Path) -> None:
+    state = replay(Journal(write(tmp_path, COPIED_COMMIT)))
+    assert ids(state) == ["1", "2", "6", "4", "5"]
+    orders = [message.order for message in state.destinations[A].messages()]
+    assert [order >> 32 for order in orders] == [2, 2, 2, 3, 5]
+    assert orders == sorted(set(orders))
+
+
+def test_what_a_copied_commit_sends_is_for_the_subscriptions_of_the_original(tmp_path: Path) -> None:
+    state = replay(Journal(write(tmp_path, COPIED_COMMIT)))
+    pending = {key: [m.message_id for m in state.pending(T, key)] for key in ("c:1", "c:2", "c:3")}
+    assert pending == {"c:1": ["7", "8"], "c:2": ["8"], "c:3": ["7", "8"]}
+
+
+def test_what_a_copied_commit_sent_to_a_destination_that_was_removed_since_is_gone(tmp_path: Path) -> None:
+    state = replay(Journal(write(tmp_path, COPIED_COMMIT)))
+    assert ids(state, B) == ["4"]
+    assert state.revived_by_broker == [(B, "3")]
+
+
+def test_a_copied_acknowledgement_is_not_of_a_subscription_that_began_later(tmp_path: Path) -> None:
+    files: dict[int, list[Command]] = {
+        1: [subscribe("c:1"), subscribe("c:2"), add("7", T), add("8", T)],
+        3: [Subscription(T, "c:2"), subscribe("c:2", True), Commit(ONE)],
+        5: [RewrittenDataFile(2, 1), ack("7", "c:2"), ack("8", "c:2", tx=ONE), ack("8", "c:1")],
+    }
+    state = replay(Journal(write(tmp_path, files)))
+    assert [m.message_id for m in state.pending(T, "c:2")] == ["7", "8"]
+    assert [m.message_id for m in state.pending(T, "c:1")] == ["7"]
 
 
 # --- several stores ---------------------------------------------------------------------------------------------------

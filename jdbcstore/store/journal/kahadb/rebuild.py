@@ -6,16 +6,19 @@ broker makes it anew from the journal. There are directories in which that comes
 * Behind the marker of an ack compaction a rebuild leaves out the rest of the file while the copied file exists. After a
   restart a broker writes new messages there. **The marker is told not to do so**: two bytes, nothing moves; the file is
   written anew beside itself and renamed, so it is there whole at any time.
-* A compaction may separate acknowledgements from their commit, or copy the commit of a message behind its
-  acknowledgement: then they are forgotten. **They are written again.**
+* A compaction copies commits and acknowledgements behind all that came after them. So messages come last, or come back,
+  or come to subscriptions that began later. **The file that was copied is made anew from the copies**, if it is gone.
+* A compaction may separate acknowledgements from their commit: then they are forgotten. **They are written again.**
+* A compaction copies no rollback and no prepare. So a branch (XA) that was rolled back may be in doubt again, and one
+  in doubt may be forgotten. The index tells the first transaction in progress. **The record is written again.**
 * Files with the end of a destination or a subscription may be gone while what it ended is not: then it is there again.
   **The end is written again**, if the index was closed in order and so can be believed.
 * A copied acknowledgement may hit a message that came later under the same id. **The message is written again**, behind
   the others of its destination.
 
 All that is on the disk before the index goes. Until then the index is as good as it was: no record has moved, and what
-was appended changes nothing for who has applied it already. After a crash at any point the next start, ours or Java's,
-finds either index or journal sufficient, and ours begins anew.
+was appended, or stands in a file made anew, changes nothing for who has applied it already. After a crash at any point
+the next start, ours or Java's, finds either index or journal sufficient, and ours begins anew.
 
 What is not understood is refused while the index is still there.
 """
@@ -33,18 +36,23 @@ from typing import Final, TypeAlias
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import IndexDamaged, JournalDamaged, StoreError
+from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.store.journal.commands import (
     COMMANDS,
     AddMessage,
     Command,
+    Commit,
+    Prepare,
     RemoveMessage,
     RewrittenDataFile,
+    Rollback,
     Subscription,
     UpdateMessage,
 )
 from jdbcstore.store.journal.file_errors import reading, writing
 from jdbcstore.store.journal.file_replacement import replaced_file
 from jdbcstore.store.journal.journal_writer import JournalWriter
+from jdbcstore.store.journal.kahadb.appender import KAHADB
 from jdbcstore.store.journal.kahadb.blank_index import is_brokers_index
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.journal import (
@@ -62,7 +70,7 @@ from jdbcstore.store.journal.kahadb.pagefile import IndexDestination, IndexMessa
 from jdbcstore.store.journal.kept_queue import keeping
 from jdbcstore.store.journal.known import destination_name
 from jdbcstore.store.journal.replay import Replay
-from jdbcstore.store.journal.state import State, StoredDestination, StoredSubscription
+from jdbcstore.store.journal.state import State, StoredDestination, StoredSubscription, StoredTransaction
 
 __all__ = ["make_rebuild_complete", "rebuilt"]
 
@@ -71,6 +79,8 @@ log = logging.getLogger(__name__)
 #: Of one write.
 _BATCH_BYTES: Final = 1 << 20
 _COPY_BYTES: Final = 4 << 20
+#: In one batch of a file that is made anew.
+_COPIES: Final = 1000
 _MARKER: Final = COMMANDS.index(RewrittenDataFile)
 #: Size of a record, its type, and the kind of its command.
 _RECORD_HEAD: Final = struct.Struct(">ibb")
@@ -98,7 +108,7 @@ def rebuilt(journal: Journal) -> State:
 
 def _brokers_records(records: Iterable[Record], files: Collection[int]) -> Iterator[Record]:
     """What a rebuild reads; copies are records like others for it."""
-    skipped = 0
+    skipped = -1
     for record in records:
         location, command = record
         if location.file == skipped:
@@ -137,6 +147,8 @@ def make_rebuild_complete(
         StoreError: the disk refuses, or a rebuild would lose something that cannot be written again. A broker's index
             is as good as before.
     """
+    if _put_back_copies(directory, state):
+        return True
     skipping = state.skipped_files | {lost.marker.file for lost in state.lost_by_broker}
     for number in sorted(skipping):
         _read_on(directory / file_name(number), number)
@@ -162,6 +174,52 @@ def make_rebuild_complete(
         )
         _append(appender, commands)
     return bool(skipping or commands)
+
+
+def _put_back_copies(directory: Path, state: State) -> bool:
+    """Make the files anew that ack compactions have copied, with what is left of them; whether there are such."""
+    journal = Journal(directory)
+    there = set(journal.files)
+    for number in sorted(state.misplaced_files):
+        source, copies = _copies(journal, number)
+        if source in there or not 0 < source < number:
+            continue
+        _read_on(directory / file_name(number), number)
+        _put_back(directory / file_name(source), source, copies)
+        there.add(source)
+        log.info(
+            "made a journal file anew that an ack compaction has copied directory=%s file=%s records=%d",
+            directory,
+            file_name(source),
+            len(copies),
+        )
+    return len(there) > len(journal.files)
+
+
+def _copies(journal: Journal, number: int) -> tuple[int, list[Commit | RemoveMessage]]:
+    """What a file begins with if it is one with copies: the number of the file that was copied, and what is left."""
+    copies: list[Commit | RemoveMessage] = []
+    with journal.opened(number) as file:
+        records = JournalFile(file, number).records()
+        _, marker = next(records, (None, None))
+        if not isinstance(marker, RewrittenDataFile):
+            return 0, copies
+        for _, command in records:
+            if not isinstance(command, Commit | RemoveMessage):
+                break
+            copies.append(command)
+    return marker.source, copies
+
+
+def _put_back(path: Path, number: int, copies: Iterable[Command]) -> None:
+    payloads = [encode(copy) for copy in copies]
+    offset = 0
+    with writing(str(path)), replaced_file(path, FILE_PATTERN) as file:
+        for first in range(0, len(payloads), _COPIES):
+            batch = payloads[first : first + _COPIES]
+            size = KAHADB.batch_size(batch)
+            file.write(KAHADB.batch(batch, size, number, offset).data, offset)
+            offset += size
 
 
 def _refuse_other_transactions(directory: Path, state: State, theirs: State) -> None:
@@ -237,12 +295,16 @@ class _Believed:
         ended: subscriptions that there are not any more.
         there: messages that the journal says are gone: where their records stand, and who waits.
         queues: that the index knows, also empty ones.
+        rolled_back: transactions that the journal says are in doubt, and that are over.
+        prepared: transactions in doubt of which the journal does not say so.
     """
 
     over: dict[_Place, _Waiting] = field(default_factory=dict)
     ended: set[_Place] = field(default_factory=set)
     there: list[tuple[Destination, IndexMessage, _Waiting]] = field(default_factory=list)
     queues: list[Destination] = field(default_factory=list)
+    rolled_back: list[TransactionId] = field(default_factory=list)
+    prepared: list[TransactionId] = field(default_factory=list)
 
 
 def _believed(directory: Path, index_directory: Path, state: State) -> _Believed:
@@ -272,12 +334,49 @@ def _believed(directory: Path, index_directory: Path, state: State) -> _Believed
                 _compare(found, indexed, stored, state, asked)
             for destination, stored in left.items():
                 _compare(found, IndexDestination(destination, {}, lambda: iter(())), stored, state, asked)
+            found.rolled_back = [one.transaction_id for one in _over(index, last, state)]
+            found.prepared = [one.transaction_id for one in state.unfinished.values() if _is_in_doubt(index, one)]
     except IndexDamaged as error:
         log.warning(
             "the index of the broker cannot be read, the journal alone counts directory=%s: %s", directory, error
         )
         return _Believed()
     return found
+
+
+def _over(index: PageFile, last: IndexPlace, state: State) -> list[StoredTransaction]:
+    """Transactions in doubt that the index does not know. They were rolled back: what is left of a commit is copied.
+
+    A broker that started may have left out what stands behind a marker, and so have forgotten a transaction that is in
+    doubt.
+    """
+    first = index.first_in_progress
+    found: list[StoredTransaction] = []
+    for one in state.prepared.values():
+        end = one.operations[-1][:2]
+        files = {place.file for place in (*one.operations, one.prepared_at) if place is not None}
+        if end <= last and (first is None or end < first) and files.isdisjoint(state.rewritten_files):
+            found.append(one)
+    if index.closed_cleanly or not found:
+        return found
+    # Brokers before 5.16 did not keep commits. Messages of one are in the index.
+    sent = {(where, message_id) for one in found for where, message_id, _ in one.added}
+    committed = {
+        place
+        for indexed in index.destinations()
+        for message in indexed.messages()
+        if (place := (indexed.destination, message.message_id)) in sent
+    }
+    return [one for one in found if committed.isdisjoint((where, message_id) for where, message_id, _ in one.added)]
+
+
+def _is_in_doubt(index: PageFile, transaction: StoredTransaction) -> bool:
+    """Whether a transaction that nothing ends was prepared: a broker that stops rolls all others back."""
+    return (
+        index.closed_cleanly
+        and isinstance(transaction.transaction_id, XATransactionId)
+        and transaction.operations[0][:2] == index.first_in_progress
+    )
 
 
 def _is_there(journal: Journal, place: IndexPlace) -> bool:
@@ -378,6 +477,10 @@ class _Differences:
 
     def commands(self) -> Iterator[list[Command]]:
         """Groups of records; those of a group belong together."""
+        for transaction in self._believed.rolled_back:
+            yield [Rollback(transaction)]
+        for transaction in self._believed.prepared:
+            yield [Prepare(transaction)]
         yield from self._subscriptions()
         for where, message_id in self._places():
             commands = self._message(where, message_id)

@@ -245,7 +245,7 @@ class _Writing:
     def _first_pending(self, state: State) -> Iterator[tuple[StoredDestination, StoredSubscription, int | None]]:
         for stored in state.destinations.values():
             if stored.subscriptions:
-                messages = sorted(stored.all(), key=lambda message: message.sequence)
+                messages = sorted(stored.all(), key=lambda message: message.order)
                 for subscription in stored.subscriptions.values():
                     pending = subscription.pending
                     first = next((one.order for one in messages if one.sequence in pending), None)

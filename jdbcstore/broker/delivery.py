@@ -261,7 +261,8 @@ class Delivery:
         self.is_marked = self.is_being_marked = False
         #: Whether this delivery counts as one when it comes back: False if it is known that no application has seen it.
         self.is_counted = True
-        #: Whether it has been taken out of window or store, for a consumer or to be removed.
+        #: Whether it has been taken out of window or store, for a consumer or to be removed, or waits for the time of
+        #: its redelivery: whoever has noted it before must not take it.
         self.is_out = False
         self.consumer: Consumer | None = None
         #: The message group that it is under way for.

@@ -134,8 +134,7 @@ class Queue:
 
     def let_go_of_spool(self) -> None:
         """It is closed: the next message that needs one opens another. Nothing may be in it."""
-        if self.contents.let_go_of_spool():
-            self._consumers.groups = None
+        self.contents.let_go_of_spool()
 
     def close(self) -> None:
         """Forget everything that is in memory; no client is left."""

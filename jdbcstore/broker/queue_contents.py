@@ -100,15 +100,12 @@ class QueueContents:
         is_used = self.delayed or self.returned or any(lane.in_flight or not lane.idle for lane in lanes)
         return bool(is_used) and any(lane.is_open for lane in lanes)
 
-    def let_go_of_spool(self) -> bool:
-        """It is closed: the next message that needs one opens another. Nothing may be in it. Returns whether it was
-        open."""
-        if not any(lane.is_open for lane in self.transient):
-            return False
-        for lane in self.transient:
-            self._close(lane)
-        self.transient = []
-        return True
+    def let_go_of_spool(self) -> None:
+        """It is closed: the next message that needs one opens another. Nothing may be in it."""
+        if any(lane.is_open for lane in self.transient):
+            for lane in self.transient:
+                self._close(lane)
+            self.transient = []
 
     def close(self) -> None:
         """Forget everything that is in memory; no client is left."""

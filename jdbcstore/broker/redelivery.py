@@ -84,6 +84,7 @@ class Redelivery:
             elif delay_ms := self._policy.delay_ms(delivery.redeliveries):
                 again = self._broker.loop.call_later(delay_ms / 1000, self._delay_is_over, delivery)
                 self._contents.delayed[delivery] = again
+                delivery.is_out = True
                 delayed.append(delivery)
             else:
                 returned.append(delivery)
@@ -105,6 +106,7 @@ class Redelivery:
 
     def _delay_is_over(self, delivery: Delivery) -> None:
         del self._contents.delayed[delivery]
+        delivery.is_out = False
         self._consumers.done([delivery])
         self._consumers.put_back([delivery])
 

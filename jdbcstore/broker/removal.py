@@ -230,6 +230,7 @@ class Removal:
         )
         delivery.take_back()
         self._contents.forget(delivery)
+        self._consumers.done([delivery])
 
     def bury(self, delivery: Delivery) -> None:
         """Move a message that cannot be delivered to the dead letters, however long it takes the store to do it.

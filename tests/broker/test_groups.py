@@ -159,6 +159,25 @@ def test_a_delay_before_a_redelivery_holds_up_its_group_only(
             assert group.texts(2) == {"b": "A1 A2"}
 
 
+def test_who_has_seen_a_message_before_does_not_get_it_while_it_waits(
+    start_broker: StartBroker, open_client: OpenClient
+) -> None:
+    address = start_broker(redelivery=[RedeliveryPolicy(initial_redelivery_delay_ms=3_600_000)])
+    one = {"activemq.prefetchSize": "1"}
+    group = consumers(open_client, address, a=one, red={"selector": "colour = 'red'", **one})
+    sender = open_client(address)
+    group.subscribe("/queue/G", "red")
+    sender.publish("/queue/G", "1", colour="red")
+    got = group.collect(1)
+    group.subscribe("/queue/G", "a")
+    sender.publish("/queue/G", "2", colour="red")
+    assert group.texts(1) == {"a": "2", "red": ""}
+    group.drop("a")
+    group.ack("red", got["red"])
+    sender.publish("/queue/G", "3", colour="red")
+    assert group.texts(1) == {"red": "3"}
+
+
 def test_groups_with_selectors(start_broker: StartBroker, open_client: OpenClient, store: PersistenceAdapter) -> None:
     address = start_broker(store, window_messages_max=10, page_messages_max=5)
     few = {"activemq.prefetchSize": "4"}

@@ -120,6 +120,19 @@ def test_consumers_with_selectors_go_on_too(address: Address, open_client: OpenC
 
 
 @pytest.mark.usefixtures("poisonous")
+def test_a_message_that_stays_where_it_is_does_not_hold_up_its_group(address: Address, open_client: OpenClient) -> None:
+    first, second, sender = (open_client(address) for _ in range(3))
+    first.subscribe(DLQ, "client-individual")
+    sender.publish(DLQ, "poison", JMSXGroupID="A")
+    sender.publish(DLQ, "good", JMSXGroupID="A")
+    first.done("ACK", first.named(first.message()))
+    first.done("UNSUBSCRIBE", {"id": "1"})
+    second.subscribe(DLQ)
+    sender.publish(DLQ, "better", JMSXGroupID="A")
+    assert second.message().text == "better"
+
+
+@pytest.mark.usefixtures("poisonous")
 @pytest.mark.parametrize("ack", ["auto", "client-individual"])
 def test_on_a_topic_publishers_and_subscribers_go_on(
     start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter, ack: str

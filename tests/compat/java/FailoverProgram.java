@@ -626,13 +626,15 @@ public final class FailoverProgram {
             this.part = part;
             this.subscription = subscription;
             this.selector = selector;
-            this.isOrdered = isOrdered;
             int chosen = one(own, Arrays.asList(Session.AUTO_ACKNOWLEDGE, Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE,
                 Session.DUPS_OK_ACKNOWLEDGE, Session.SESSION_TRANSACTED, Session.SESSION_TRANSACTED, ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE));
             boolean isLeftOut = isMixed && subscription != null
                 && (chosen == Session.SESSION_TRANSACTED || chosen == ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE);
             this.mode = isLeftOut ? Session.CLIENT_ACKNOWLEDGE : chosen;
             this.listens = mode != ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE && own.nextInt(4) == 0;
+            // What comes when the delay of a redelivery ends, the client gives a listener before what it has kept meanwhile.
+            boolean isDelayed = !options.contains("initialRedeliveryDelay=0") || !options.contains("redeliveryPolicy.redeliveryDelay=0");
+            this.isOrdered = isOrdered && !(isDelayed && listens && mode == Session.SESSION_TRANSACTED);
         }
 
         void work() throws Exception {

@@ -33,7 +33,7 @@ from jdbcstore import (
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.delivery import Consumer, Delivery, Receiver
-from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.queue import Queue as BrokerQueue
 from jdbcstore.broker.subscription_request import AcknowledgeMode
@@ -184,6 +184,9 @@ class World:
         is_counted: bool = True,
         page: int | None = None,
         memory_bytes: int = 256 << 20,
+        in_flight_bytes: int = 32 << 20,
+        policy: DestinationPolicy | None = None,
+        redelivery: RedeliveryPolicy | None = None,
     ) -> None:
         self.store = ScriptedStore(prioritized=prioritized)
         self.store.is_counted = is_counted
@@ -197,9 +200,13 @@ class World:
             window_messages_max=window,
             page_messages_max=page or max(window // 2, 1),
             memory_bytes_max=memory_bytes,
+            in_flight_bytes_max=in_flight_bytes,
             concurrent_store_and_dispatch_queues=concurrent,
         )
-        self.broker = Broker(Adapter(), options, policies=[DestinationPolicy(prioritized_messages=prioritized)])
+        policies = [policy or DestinationPolicy(prioritized_messages=prioritized)]
+        self.broker = Broker(
+            Adapter(), options, policies=policies, redelivery_policies=[redelivery or RedeliveryPolicy()]
+        )
         self.broker.loop = asyncio.get_running_loop()
         self.broker.completions = CompletionBridge(self.broker.loop, lambda: None, self.broker.turn)
         self.broker.is_running = True

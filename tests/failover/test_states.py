@@ -383,13 +383,16 @@ def only_renewals(server: DatabaseServer, url: str) -> Iterator[None]:
     """End every session but the one that renews the lease, and leave no room for new ones."""
     name = make_url(url).database
     if isinstance(server, PostgreSQLServer):
+        sessions = "FROM pg_stat_activity WHERE usename = %(user)s AND datname = %(name)s"
+        parameters = {"user": USER, "name": name}
+        renews = "application_name = 'jdbcstore' AND query ~ 'UPDATE ACTIVEMQ_LOCK|JDBCSTORE_TERM FOR KEY SHARE'"
+        [(spared,)] = server.execute(f"SELECT pid {sessions} AND {renews}", parameters)
+        parameters["spared"] = spared
+        others = f"SELECT COUNT(pg_terminate_backend(pid)) {sessions} AND pid <> %(spared)s"
         server.execute(f"ALTER ROLE {USER} CONNECTION LIMIT 1")
-        server.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %(name)s"
-            " AND (application_name <> 'jdbcstore' OR query ~* '_(msgs|acks|acked|scheduled|producers|loads|staged)')",
-            {"name": name},
-        )
         try:
+            # One that was connecting meanwhile is seen later.
+            wait_until(lambda: [server.execute(others, parameters)[0][0] for _ in range(3)] == [0, 0, 0])
             yield
         finally:
             server.execute(f"ALTER ROLE {USER} CONNECTION LIMIT -1")

@@ -84,8 +84,8 @@ class DeliverySource(Protocol):
     def is_closed(self) -> bool:
         """Whether another lane has taken its place."""
 
-    def hand_out(self, delivery: Delivery) -> int:
-        """A delivery of this lane is in flight now. Returns how many bytes of the lane are."""
+    def hand_out(self, delivery: Delivery) -> None:
+        """A delivery of this lane is in flight now."""
 
     @property
     def in_flight_bytes(self) -> int:
@@ -277,9 +277,10 @@ class Delivery:
         """Whether the store that it came from was closed since."""
         return self.lane is not None and self.lane.is_closed
 
-    def hand_out(self) -> int:
-        """It is in flight now; returns how many bytes of its lane are."""
-        return 0 if self.lane is None else self.lane.hand_out(self)
+    def hand_out(self) -> None:
+        """It is in flight now."""
+        if self.lane is not None:
+            self.lane.hand_out(self)
 
     def take_back(self) -> None:
         """It is in flight no more."""

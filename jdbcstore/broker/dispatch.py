@@ -167,9 +167,10 @@ class Dispatch:
         groups = self._consumers.groups
         if groups is not None:
             self._consumers.freed(groups.deliver(delivery, consumer))
-        in_flight_bytes = delivery.hand_out()
+        delivery.hand_out()
         consumer.deliver(delivery)
-        if in_flight_bytes > in_flight_bytes_max:
+        lane = delivery.lane
+        if lane is not None and lane.in_flight_bytes > in_flight_bytes_max:
             self._contents.unload(delivery)
         self._consumers.move_on(consumer, place)
 

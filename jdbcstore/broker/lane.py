@@ -511,11 +511,10 @@ class Lane:
 
     # -- out -----------------------------------------------------------------------------------------------------
 
-    def hand_out(self, delivery: Delivery) -> int:
-        """A delivery of this lane is in flight now. Returns how many bytes of the lane are."""
+    def hand_out(self, delivery: Delivery) -> None:
+        """A delivery of this lane is in flight now."""
         delivery.is_out = True
         self._count_in_flight(1, delivery.size)
-        return self.in_flight_bytes
 
     def take_back(self, delivery: Delivery) -> None:
         """A delivery of this lane is in flight no more."""

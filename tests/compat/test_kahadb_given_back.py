@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import stomp
 
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.errors import CodecError, StoreError
@@ -37,7 +38,7 @@ from jdbcstore.store.journal.replay import replay
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
 from tests.compat.activemq import ActiveMQ
-from tests.compat.stomp_client import client
+from tests.compat.stomp_client import Collector, client
 from tests.examples import sampled
 from tests.waiting import wait_until
 
@@ -129,6 +130,16 @@ def stops_in_trap(activemq: ActiveMQ, directory: Path) -> bool:
     return False
 
 
+def work(connection: stomp.StompConnection12, collector: Collector) -> None:
+    """Four messages come and go in the queue that is subscribed to."""
+    for _ in range(4):
+        connection.send("/queue/BUSY", "x" * 500, persistent="true")
+    collector.wait_for(4)
+    for headers, _ in collector.messages:
+        connection.ack(headers["ack"])
+    collector.messages.clear()
+
+
 def compacted(class_path: str, folder: Path) -> None:
     """A directory whose last file begins with copies of acknowledgements, while the copied file is there."""
     with ActiveMQ(class_path, folder, "kahadb", journal_max_file_length=16384, compacts=True) as activemq:
@@ -136,12 +147,7 @@ def compacted(class_path: str, folder: Path) -> None:
             connection.subscribe("/queue/BUSY", id="1", ack="client-individual")
             for number in range(40):
                 connection.send("/queue/PIN", f"pin {number}", persistent="true")
-                for _ in range(4):
-                    connection.send("/queue/BUSY", "x" * 500, persistent="true")
-                collector.wait_for(4)
-                for headers, _ in collector.messages:
-                    connection.ack(headers["ack"])
-                collector.messages.clear()
+                work(connection, collector)
         wait_until(lambda: stops_in_trap(activemq, folder / "kahadb"))
         activemq.kill()
 
@@ -260,12 +266,7 @@ def fills_files(activemq: ActiveMQ, directory: Path) -> None:
         connection.subscribe("/queue/BUSY", id="1", ack="client-individual")
 
         def works() -> bool:
-            for _ in range(4):
-                connection.send("/queue/BUSY", "x" * 500, persistent="true")
-            collector.wait_for(4)
-            for headers, _ in collector.messages:
-                connection.ack(headers["ack"])
-            collector.messages.clear()
+            work(connection, collector)
             return max(Journal(directory).files) > last + 2
 
         wait_until(works)

@@ -384,10 +384,9 @@ def only_renewals(server: DatabaseServer, url: str) -> Iterator[None]:
     name = make_url(url).database
     if isinstance(server, PostgreSQLServer):
         sessions = "FROM pg_stat_activity WHERE usename = %(user)s AND datname = %(name)s"
-        parameters = {"user": USER, "name": name}
+        parameters: dict[str, object] = {"user": USER, "name": name}
         renews = "application_name = 'jdbcstore' AND query ~ 'UPDATE ACTIVEMQ_LOCK|JDBCSTORE_TERM FOR KEY SHARE'"
-        [(spared,)] = server.execute(f"SELECT pid {sessions} AND {renews}", parameters)
-        parameters["spared"] = spared
+        [(parameters["spared"],)] = server.execute(f"SELECT pid {sessions} AND {renews}", parameters)
         others = f"SELECT COUNT(pg_terminate_backend(pid)) {sessions} AND pid <> %(spared)s"
         server.execute(f"ALTER ROLE {USER} CONNECTION LIMIT 1")
         try:

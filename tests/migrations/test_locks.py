@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.config.urls import open_engine
 from jdbcstore.errors import LockHeld, TransientStoreError
+from jdbcstore.store.jdbc.adoption import refuse_by_hand
 from jdbcstore.store.jdbc.schema import SchemaKind, SchemaReport, create_tables, inspect_schema, upgrade_schema
 from jdbcstore.store.jdbc.schema_lock import alone
 from tests.migrations.activemq import rows, run, shape, start_java_broker, store_some
@@ -78,6 +79,23 @@ def test_four_brokers_start_on_an_empty_database(database_url: str, engine: Engi
     reports = at_once(database_url, partial(create_tables, wait_s=WAIT_S), 4)
     assert [report.kind for report in reports] == [SchemaKind.OURS] * 4
     assert rows(engine, "ACTIVEMQ_LOCK") == [(1, None, None)]
+
+
+@pytest.mark.parametrize("place", [1, 2, 3])  # on SQLite the upgrade waits for who looks
+def test_who_looks_while_another_upgrades(server_engine: Engine, place: int) -> None:
+    start_java_broker(server_engine)
+    statements: list[str] = []
+
+    def after_statement(_: object, cursor: object, statement: str, *others: object) -> None:
+        statements.append(statement)
+        if len(statements) == place:
+            assert upgrade_schema(server_engine, wait_s=WAIT_S).kind is SchemaKind.OURS
+
+    with server_engine.connect() as connection:
+        event.listen(connection, "after_cursor_execute", after_statement)
+        report = inspect_schema(connection)
+    assert len(statements) > place
+    refuse_by_hand(report)  # it does not: what is half done is no reason to decide anything by hand
 
 
 def test_one_waits_no_longer_than_told(server_engine: Engine) -> None:

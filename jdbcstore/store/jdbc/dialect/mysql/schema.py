@@ -68,6 +68,8 @@ class MySQLSchema(Schema):
             columns.setdefault(table, {})[column.upper()] = FoundColumn(type_, is_binary, is_nullable == "YES", length)
         indexes: dict[str, dict[str, tuple[str, ...]]] = {table: {} for table in columns}
         for table, index, column in connection.execute(_INDEXES, wanted):
+            if table not in columns:
+                continue  # somebody has created it since
             before = indexes[table].get(index, ())
             indexes[table][index] = (*before, (column or "").upper())  # an expression has no name
         found = {

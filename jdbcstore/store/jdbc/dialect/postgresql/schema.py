@@ -58,6 +58,8 @@ class PostgreSQLSchema(Schema):
         keys: dict[str, tuple[str, ...]] = {}
         indexes: dict[str, dict[str, tuple[str, ...]]] = {table: {} for table in columns}
         for table, index, is_key, of in connection.execute(_INDEXES, wanted):
+            if table not in columns:
+                continue  # somebody has created it since
             if is_key:
                 keys[table] = tuple(of)
             else:

@@ -317,6 +317,20 @@ def test_a_database_that_is_away_for_longer_than_the_lease_leaves_one_master_of_
     assert receive_all(master) == ["1", "2"]
 
 
+def wait_for_renewal(url: str) -> None:
+    """Wait until the lease has just been renewed: none is on its way to a database that hangs from now on, and is done
+    when it goes on."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+
+    def lease_end() -> object:
+        with engine.connect() as connection:
+            return connection.execute(text("SELECT TIME FROM ACTIVEMQ_LOCK")).scalar_one()
+
+    before = lease_end()
+    wait_until(lambda: lease_end() != before)
+    engine.dispose()
+
+
 def test_a_database_that_hangs_for_longer_than_the_lease_leaves_one_master_of_a_new_term(
     process: StartProcess, url: str, server: DatabaseServer
 ) -> None:
@@ -325,6 +339,7 @@ def test_a_database_that_hangs_for_longer_than_the_lease_leaves_one_master_of_a_
     brokers[1].start_standby()
     publish(brokers[0], "1")
     idle = Idle(brokers[0])
+    wait_for_renewal(url)
     server.pause()
     try:
         idle.join(LEASE_S + SOON_S)

@@ -55,6 +55,8 @@ class State(Enum):
     CLOSING = "closing"
     CLOSED = "closed"
 
+    __hash__ = object.__hash__  # Enum's is a call of Python, and states are looked up for every command
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:

@@ -317,7 +317,7 @@ public final class FailoverProgram {
         optional(found, 0.2, "jms.optimizeAcknowledge=true");
         optional(found, 0.15, "jms.alwaysSyncSend=true");
         optional(found, 0.15, "jms.dispatchAsync=false");
-        optional(found, role.equals("queue") || role.equals("topic") ? 0 : 0.15, "jms.alwaysSessionAsync=false");
+        optional(found, role.matches("queue|topic|copies") ? 0 : 0.15, "jms.alwaysSessionAsync=false");
         optional(found, 0.1, "jms.watchTopicAdvisories=" + (role.equals("request") || role.equals("churn")));
         optional(found, 0.2, "jms.consumerFailoverRedeliveryWaitPeriod=" + one(0, 1000));
         optional(found, 0.15, "jms.useCompression=true");

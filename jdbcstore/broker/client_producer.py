@@ -64,7 +64,13 @@ class _Gathered:
             and producer_id == self.producer_id
             and len(self.messages) < _GATHERED_MAX
             and sum(self.sizes) + size <= _GATHERED_BYTES_MAX
+            and (producer_id is None or self._comes_before(message))
         )
+
+    def _comes_before(self, message: Message) -> bool:
+        """Whether a message of the same producer has a higher number. If not, it is there twice, or too late."""
+        last, new = self.messages[-1].message_id, message.message_id
+        return last is not None and new is not None and last.producer_sequence_id < new.producer_sequence_id
 
 
 class ClientProducer:

@@ -129,7 +129,7 @@ final class Ledger {
     }
 
     /** Likewise, of a message. */
-    private void wrong(String what, String text) {
+    synchronized void wrong(String what, String text) {
         List<String> told = new ArrayList<>(sending.getOrDefault(text, Collections.emptyList()));
         told.addAll(history.getOrDefault(text, Collections.emptyList()));
         wrong(what + ": " + text + ", " + told);

@@ -897,9 +897,10 @@ public final class FailoverProgram {
             MessageConsumer consumer = last.createConsumer(last.createQueue(name));
             drain(ledger, consumer, 2000, comesLater);
             one.close();
-            ledger.conclude(dead());
+            List<String> dead = dead();
+            ledger.conclude(dead);
             if (comesLater) {
-                ledger.requireOnce();
+                ledger.requireOnce(dead);
             }
         }
     }
@@ -1069,8 +1070,9 @@ public final class FailoverProgram {
         Session last = one.createSession(false, Session.AUTO_ACKNOWLEDGE);
         drain(ledger, last.createConsumer(last.createQueue(name)), 2000, true);
         one.close();
-        ledger.conclude(dead());
-        ledger.requireOnce();
+        List<String> dead = dead();
+        ledger.conclude(dead);
+        ledger.requireOnce(dead);
     }
 
     // -- from one queue to another in one transaction -----------------------------------------------------------------
@@ -1195,9 +1197,12 @@ public final class FailoverProgram {
             doing = "receives the rest of " + queue;
             ledger.copyTo(book);
             drain(book, last.createConsumer(last.createQueue(queue)), 2000, book == kept);
-            book.conclude(dead(queue));
+            List<String> dead = dead(queue);
+            book.conclude(dead);
+            if (book == kept) {
+                book.requireOnce(dead);
+            }
         }
-        kept.requireOnce();
         connection.close();
         for (Ledger book : Arrays.asList(used, kept)) {
             book.wrong().forEach(wrong -> ledger.wrong((book == used ? "used, " : "kept, ") + wrong));

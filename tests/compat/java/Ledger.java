@@ -189,11 +189,17 @@ final class Ledger {
         received.keySet().stream().filter(text -> !sent.containsKey(text)).forEach(text -> wrong("never sent", text));
     }
 
-    /** That each message was received once: if nobody received before the last fault, none is there twice. */
-    synchronized void requireOnce() {
+    /**
+     * That each message was there once, if nobody received before the last fault: what is stored twice the client refuses when it comes
+     * again, and it is a dead letter.
+     *
+     * @param dead all dead letters
+     */
+    synchronized void requireOnce(Collection<String> dead) {
         received.forEach((text, times) -> {
-            if (times > 1) {
-                wrong("stored " + times + " times", text);
+            int count = times + Collections.frequency(dead, text);
+            if (count > 1) {
+                wrong("stored " + count + " times", text);
             }
         });
     }

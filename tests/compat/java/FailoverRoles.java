@@ -24,6 +24,8 @@ final class FailoverRoles {
     /** How long a message may wait at a client after it has looked whether it has expired. */
     private static final long LATE_MS = 1000;
 
+    private static final String CRON = "every minute";
+
     private final FailoverProgram program;
     private final Ledger ledger;
     private final Faults faults;
@@ -69,8 +71,12 @@ final class FailoverRoles {
         Session other = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         MessageProducer management = other.createProducer(other.createTopic(ScheduledMessage.AMQ_SCHEDULER_MANAGEMENT_DESTINATION));
         Map<String, Job> jobs = new ConcurrentHashMap<>();
+        Set<String> everyMinute = ConcurrentHashMap.newKeySet();
         boolean[] isOver = {false};
-        Thread taking = program.thread("takes", () -> take(jobs, isOver));
+        Thread taking = program.thread("takes", () -> take(jobs, everyMinute, isOver));
+        long asked_ms = System.currentTimeMillis();
+        String cron = sendEveryMinute(other);
+        long known_ms = System.currentTimeMillis();
         int number = 0;
         while (!program.isFinishing) {
             program.doing = "schedules " + number;
@@ -106,6 +112,10 @@ final class FailoverRoles {
         for (long left = last_ms - System.currentTimeMillis(); left > 0; left = last_ms - System.currentTimeMillis()) {
             Thread.sleep(left);
         }
+        long least = minutes(known_ms, System.currentTimeMillis() - FailoverProgram.BUSY_MS);
+        management.send(removal(other, cron));
+        long most = minutes(asked_ms, System.currentTimeMillis());
+        Thread.sleep(FailoverProgram.IDLE_MS);
         synchronized (isOver) {
             isOver[0] = true;
         }
@@ -113,6 +123,10 @@ final class FailoverRoles {
         connection.close();
         List<String> dead = program.dead();
         ledger.conclude(dead);
+        int found = everyMinute.size() + Collections.frequency(dead, CRON);
+        if (found < least || everyMinute.size() > most) {
+            ledger.wrong(found + " came in " + least + " to " + most + " minutes", CRON);
+        }
         jobs.forEach((text, job) -> {
             int there = job.ids.size() + Collections.frequency(dead, text);
             if (there > 0 && there < job.times) {
@@ -125,6 +139,22 @@ final class FailoverRoles {
                 ledger.wrong("instead of " + job.times + " times " + job.ids.size(), text);
             }
         });
+    }
+
+    /** A message that is sent whenever a minute begins. The id of its job. */
+    private String sendEveryMinute(Session session) throws JMSException {
+        TextMessage message = session.createTextMessage(CRON);
+        message.setStringProperty(ScheduledMessage.AMQ_SCHEDULED_CRON, "* * * * *");
+        MessageProducer producer = session.createProducer(session.createQueue(program.name));
+        producer.send(message);
+        producer.close();
+        ledger.perhaps(Arrays.asList(CRON)); // it may be over before a minute begins
+        return message.getJMSMessageID();
+    }
+
+    /** How many minutes begin between two times. */
+    private static long minutes(long from_ms, long to_ms) {
+        return Math.max(0, to_ms / 60_000 - from_ms / 60_000);
     }
 
     private void commit(Session session, boolean isTransacted, List<String> batch) throws JMSException {
@@ -158,10 +188,7 @@ final class FailoverRoles {
         MessageProducer producer = session.createProducer(session.createQueue(program.name));
         producer.send(message);
         producer.close();
-        Message removal = session.createMessage();
-        removal.setStringProperty(ScheduledMessage.AMQ_SCHEDULER_ACTION, ScheduledMessage.AMQ_SCHEDULER_ACTION_REMOVE);
-        removal.setStringProperty(ScheduledMessage.AMQ_SCHEDULED_ID, message.getJMSMessageID());
-        management.send(removal);
+        management.send(removal(session, message.getJMSMessageID()));
         if (System.currentTimeMillis() < since + 7000) {
             ledger.never(Arrays.asList(text));
         } else {
@@ -169,7 +196,14 @@ final class FailoverRoles {
         }
     }
 
-    private void take(Map<String, Job> jobs, boolean[] isOver) throws Exception {
+    private static Message removal(Session session, String job) throws JMSException {
+        Message removal = session.createMessage();
+        removal.setStringProperty(ScheduledMessage.AMQ_SCHEDULER_ACTION, ScheduledMessage.AMQ_SCHEDULER_ACTION_REMOVE);
+        removal.setStringProperty(ScheduledMessage.AMQ_SCHEDULED_ID, job);
+        return removal;
+    }
+
+    private void take(Map<String, Job> jobs, Set<String> everyMinute, boolean[] isOver) throws Exception {
         ActiveMQConnection connection = program.connection(null);
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         MessageConsumer consumer = session.createConsumer(session.createQueue(program.name));
@@ -185,6 +219,9 @@ final class FailoverRoles {
             }
             String text = ((TextMessage) message).getText();
             ledger.received(text, message, "it", false);
+            if (text.equals(CRON)) {
+                everyMinute.add(message.getJMSMessageID());
+            }
             Job job = jobs.get(text);
             if (job != null && job.ids.add(message.getJMSMessageID())) {
                 long due_ms = job.asked_ms + job.delay_ms + (job.ids.size() - 1) * job.period_ms;
@@ -312,6 +349,10 @@ final class FailoverRoles {
         ledger.conclude(program.dead());
     }
 
+    private int one(int... of) {
+        return of[chance.nextInt(of.length)];
+    }
+
     private void pause(int most_ms) {
         try {
             Thread.sleep(chance.nextInt(most_ms));
@@ -344,7 +385,7 @@ final class FailoverRoles {
     private void sendInterrupted() throws Exception {
         int[] number = {0};
         repeat(() -> {
-            ActiveMQConnection connection = program.connection(null);
+            ActiveMQConnection connection = program.connection(null, "timeout=" + one(0, 0, 300, 1000), "jms.sendTimeout=" + one(0, 0, 300, 1000));
             try {
                 Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
                 MessageProducer producer = session.createProducer(session.createQueue(program.name));

@@ -237,13 +237,19 @@ final class FailoverRoles {
 
     /** Of messages that live briefly each is received in time, or a dead letter. */
     void brief() throws Exception {
+        boolean isTopic = !program.isMixed && program.maybe(0.4); // with a durable subscription
         ActiveMQConnection connection = program.connection(null);
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
-        MessageProducer producer = session.createProducer(session.createQueue(program.name));
+        MessageProducer producer = session.createProducer(isTopic ? session.createTopic(program.name) : session.createQueue(program.name));
+        if (isTopic) {
+            ActiveMQConnection first = program.connection(program.name + ".e");
+            consumer(first.createSession(false, Session.AUTO_ACKNOWLEDGE), true);
+            first.close();
+        }
         int mode = chance.nextInt(3) == 0 ? Session.SESSION_TRANSACTED : chance.nextBoolean() ? Session.CLIENT_ACKNOWLEDGE : Session.AUTO_ACKNOWLEDGE;
         Random own = new Random(chance.nextLong());
         boolean[] isOver = {false};
-        Thread taking = program.thread("takes", () -> takeInTime(own, mode, isOver));
+        Thread taking = program.thread("takes", () -> takeInTime(own, mode, isTopic, isOver));
         for (int number = 0; !program.isFinishing; number++) {
             program.doing = "sends " + number;
             String text = "e." + number;
@@ -261,9 +267,8 @@ final class FailoverRoles {
         }
         taking.join();
         connection.close();
-        ActiveMQConnection last = program.connection(null, "jms.prefetchPolicy.all=100");
-        Session draining = last.createSession(false, Session.AUTO_ACKNOWLEDGE);
-        MessageConsumer consumer = draining.createConsumer(draining.createQueue(program.name));
+        ActiveMQConnection last = program.connection(isTopic ? program.name + ".e" : null, "jms.prefetchPolicy.all=100");
+        MessageConsumer consumer = consumer(last.createSession(false, Session.AUTO_ACKNOWLEDGE), isTopic);
         for (Message message = consumer.receive(2000); message != null; message = consumer.receive(2000)) {
             judgeTime(message, "the last one");
         }
@@ -279,6 +284,12 @@ final class FailoverRoles {
         });
     }
 
+    private MessageConsumer consumer(Session session, boolean isTopic) throws JMSException {
+        return isTopic
+            ? session.createDurableSubscriber(session.createTopic(program.name), "s")
+            : session.createConsumer(session.createQueue(program.name));
+    }
+
     private void judgeTime(Message message, String by) throws JMSException {
         String text = ((TextMessage) message).getText();
         ledger.received(text, message, by, false);
@@ -288,11 +299,11 @@ final class FailoverRoles {
         }
     }
 
-    private void takeInTime(Random own, int mode, boolean[] isOver) throws Exception {
-        ActiveMQConnection connection = program.prefetching(null);
+    private void takeInTime(Random own, int mode, boolean isTopic, boolean[] isOver) throws Exception {
+        ActiveMQConnection connection = program.prefetching(isTopic ? program.name + ".e" : null);
         Session session = connection.createSession(mode == Session.SESSION_TRANSACTED, mode);
-        MessageConsumer consumer = session.createConsumer(session.createQueue(program.name));
-        ledger.count("mode " + mode);
+        MessageConsumer consumer = consumer(session, isTopic);
+        ledger.count("mode " + mode + (isTopic ? " of a topic" : ""));
         List<String> batch = new ArrayList<>();
         while (true) {
             Message message = consumer.receive(FailoverProgram.IDLE_MS);

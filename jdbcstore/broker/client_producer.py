@@ -19,7 +19,7 @@ from jdbcstore.broker.transaction import OpenTransactions, Transaction
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, NoSuchDestination, ProtocolError
-from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.identifiers import LocalTransactionId, MessageId, ProducerId
 from jdbcstore.message import Message
 
 __all__ = ["ClientProducer"]
@@ -64,7 +64,13 @@ class _Gathered:
             and producer_id == self.producer_id
             and len(self.messages) < _GATHERED_MAX
             and sum(self.sizes) + size <= _GATHERED_BYTES_MAX
+            and (producer_id is None or self._comes_before(message))
         )
+
+    def _comes_before(self, message: Message) -> bool:
+        """Whether a message of the same producer has a higher number. If not, it is there twice, or too late."""
+        last, new = self.messages[-1].message_id, message.message_id
+        return last is not None and new is not None and last.producer_sequence_id < new.producer_sequence_id
 
 
 class ClientProducer:
@@ -410,10 +416,21 @@ class ClientProducer:
             transaction.refuse()
 
     def _check_turn(self, producer_id: ProducerId, sequence: int, transaction: Transaction | None) -> None:
-        """Raise ProtocolError if lower numbers of the producer wait in another open transaction."""
+        """Lower numbers of the producer may wait in another open transaction.
+
+        A session of JMS has one local transaction at a time: when the client was interrupted while it wanted to end
+        one, it begins the next one, after a failover too, and never ends the other.
+
+        Raises:
+            ProtocolError: that one may still be committed.
+        """
         for other in self._transactions:
             waiting = other.numbers.get(producer_id)
-            if other is not transaction and waiting and waiting[0] < sequence:
+            if other is transaction or not waiting or waiting[0] >= sequence:
+                continue
+            if not self.numbering.is_strict and isinstance(other.transaction_id, LocalTransactionId):
+                other.abandon()
+            else:
                 raise ProtocolError(
                     f"Message {sequence} would be stored before message {waiting[0]} of the same"
                     f" producer, which waits in transaction {other.name}: commit that first"

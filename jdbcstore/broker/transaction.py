@@ -152,6 +152,15 @@ class Transaction:
         self.is_incomplete, self.lacks = True, lacks
         self._release()
 
+    def abandon(self) -> None:
+        """Its client has forgotten it: it cannot be committed, and of what was sent in it nothing is kept."""
+        self.refuse("its producer has gone on without it")
+        self._account.give_up(self._bytes)
+        self._kept -= self._bytes
+        self._bytes = 0
+        self.sends = []
+        self.numbers = {}
+
     def absorb(self, other: Transaction) -> None:
         """Take over what another client has done in the same distributed transaction, which that closes then."""
         self.sends += other.sends

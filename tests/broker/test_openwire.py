@@ -754,6 +754,40 @@ def test_what_a_producer_has_left_out_is_not_taken_for_stored(address: Address) 
     assert found == ["1", "2", "7", "8", *(str(number) for number in range(10, 30, 2))]
 
 
+def test_a_session_goes_on_after_a_transaction_that_its_client_never_ends(address: Address) -> None:
+    """A thread of a Java program is interrupted while it ends one, and the client forgets it."""
+    with OpenWireClient(address, is_fault_tolerant=True) as client:
+        connection = ConnectionId(client.name)
+        producer = ProducerId(client.name, 1, 1)
+
+        def do(transaction: int, *numbers: int) -> None:
+            transaction_id = LocalTransactionId(transaction, connection)
+            client.write(c.TransactionInfo(connection_id=connection, transaction_id=transaction_id, type=0))
+            for number in numbers:
+                message = TextMessage(
+                    producer_id=producer,
+                    destination=A,
+                    message_id=MessageId(producer, number),
+                    persistent=True,
+                    transaction_id=transaction_id,
+                )
+                message.text = str(number)
+                assert type(client.ask(message)) is c.Response
+
+        def commit(transaction: int) -> c.Response:
+            transaction_id = LocalTransactionId(transaction, connection)
+            return client.ask(c.TransactionInfo(connection_id=connection, transaction_id=transaction_id, type=2))
+
+        do(1, 1, 2)
+        do(2, 3)
+        assert type(commit(2)) is c.Response
+        assert "its producer has gone on without it" in error_of(commit(1))[1]
+        do(3, 4)
+        assert type(commit(3)) is c.Response
+        client.subscribe(A)
+        assert [client.text(), client.text()] == ["3", "4"]
+
+
 def test_stomp_and_openwire_clients_reply_to_each_other(start_broker: StartBroker, open_client: OpenClient) -> None:
     address = start_broker(bind="auto://127.0.0.1:0")
     stomp = open_client(address)

@@ -12,10 +12,17 @@ from jdbcstore.broker.broker import Broker
 from jdbcstore.message import Message, TextMessage
 from jdbcstore.openwire import commands as c
 from jdbcstore.store.commit_numbers import CountsCommits
+from tests.broker.client import Address
 from tests.broker.conftest import StartBroker
 from tests.broker.openwire_client import OpenWireClient
 
 A, B = Queue("A"), Queue("B")
+
+@pytest.fixture
+def address(start_broker: StartBroker, sqlite_store: PersistenceAdapter) -> Address:
+    """Of a broker on SQLite."""
+    return start_broker(sqlite_store, bind="openwire://127.0.0.1:0")
+
 
 both = pytest.mark.parametrize("is_fault_tolerant", [False, True], ids=["tcp", "failover"])
 
@@ -139,6 +146,29 @@ def test_what_comes_again_after_a_failover_is_stored_once(
         assert brokers[0].producers.duplicates == 6
         with OpenWireClient(address) as reader:
             assert rest_of(reader) == list(map(str, range(12)))
+
+
+def test_what_comes_twice_at_once_is_stored_once(address: Address) -> None:
+    """With trackMessages, Java's client sends again what it keeps, and besides that what it waits for."""
+    with OpenWireClient(address, is_fault_tolerant=True) as client:
+        sent = messages(client, *(str(number) for number in range(1, 8)))
+        again = [message.copy() for message in sent]
+        for message in again:
+            message.command_id += 100
+        said = [sent[0], sent[1], again[1], sent[2], again[0], again[2], *sent[3:], *again[3:]]
+        send(client, *said)
+        assert failures(client, said) == []
+        assert rest_of(client) == [str(number) for number in range(1, 8)]
+
+
+def test_what_comes_too_late_at_once_is_refused(address: Address) -> None:
+    """With trackMessages and more to be sent again than its cache holds, it sends the end first."""
+    with OpenWireClient(address, is_fault_tolerant=True) as client:
+        sent = messages(client, *(str(number) for number in range(1, 7)))
+        said = [sent[0], sent[3], sent[4], sent[1], sent[2], sent[5]]
+        send(client, *said)
+        assert failures(client, said) == [3, 4]
+        assert rest_of(client) == ["1", "4", "5", "6"]
 
 
 @pytest.mark.parametrize("is_acknowledged", [False, True])

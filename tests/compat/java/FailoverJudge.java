@@ -92,19 +92,21 @@ public final class FailoverJudge extends Judge {
     static final int TRANSACTION = CommandTypes.TRANSACTION_INFO;
     private static final int ACK = CommandTypes.MESSAGE_ACK;
     /** What is asked when the broker is killed, too: it takes longer, as all come back at once. */
-    private static final String WHEN_KILLED = "a (send|commit|rollback|durable).*|un.*|.*XA.*";
+    private static final String WHEN_KILLED = "a (send|commit|rollback|durable).*|un.*|expired.*|.*XA.*";
     private static final String QUICK = "initialReconnectDelay=10&maxReconnectDelay=50&useExponentialBackOff=false&randomize=false";
 
     private final Fault fault;
+    private final String serving;
     private final List<Way> ways;
     private final List<ActiveMQConnection> opened = new java.util.concurrent.CopyOnWriteArrayList<>();
     private final CountDownLatch arrived;
     private final CountDownLatch up;
     private boolean isAtFault;
 
-    private FailoverJudge(Fault fault, List<Way> ways, CountDownLatch arrived, CountDownLatch up) {
+    private FailoverJudge(Fault fault, String serving, List<Way> ways, CountDownLatch arrived, CountDownLatch up) {
         super("failover:(" + ways.stream().map(Way::url).collect(Collectors.joining(",")) + ")?" + QUICK);
         this.fault = fault;
+        this.serving = serving;
         this.ways = ways;
         this.arrived = arrived;
         this.up = up;
@@ -122,6 +124,8 @@ public final class FailoverJudge extends Judge {
         others(bodies);
         distributed(bodies);
         FailoverUsage.add(bodies);
+        FailoverTimes.add(bodies);
+        FailoverPlaces.add(bodies);
         if (arguments.length > 3) {
             bodies.keySet().removeIf(title -> !title.matches(arguments[3]));
         }
@@ -197,7 +201,7 @@ public final class FailoverJudge extends Judge {
             throw new IllegalStateException(error);
         }
         ALL_WAYS.addAll(ways);
-        FailoverJudge judge = new FailoverJudge(fault, ways, arrived, up);
+        FailoverJudge judge = new FailoverJudge(fault, brokers.get(0), ways, arrived, up);
         String title = fault + ": " + body.getKey();
         RUNNING.add(title);
         judge.check(title, () -> {
@@ -216,6 +220,11 @@ public final class FailoverJudge extends Judge {
             isAtFault = true;
             arrived.countDown();
         }
+    }
+
+    /** Another way to the broker that serves first, which the check opens and closes itself. */
+    Way another() throws IOException {
+        return new Way(serving);
     }
 
     /** The connections that there are fail, and are there again when this returns. */

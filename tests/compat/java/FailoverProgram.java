@@ -61,32 +61,33 @@ import org.apache.activemq.command.ActiveMQQueue;
  * "over KIND" when a broker of this kind serves again, which it repeats; and "finish" after the last one.
  */
 public final class FailoverProgram {
-    private static final long PATIENCE_MS = 90_000;
-    private static final long IDLE_MS = 200;
-    private static final long BUSY_MS = 10_000;
+    static final long PATIENCE_MS = 90_000;
+    static final long IDLE_MS = 200;
+    static final long BUSY_MS = 10_000;
     private static final int STEPS_UNTIL_READY = 8;
     private static final int STEPS_TOLD = 20;
     private static final AtomicBoolean HAS_DUMPED = new AtomicBoolean();
     private static final AtomicInteger ALL_STEPS = new AtomicInteger();
     private static final List<String> ROLES =
-        Arrays.asList("queue", "queue", "queue", "topic", "later", "later", "request", "browse", "transfer", "churn", "copies");
+        Arrays.asList("queue", "queue", "queue", "topic", "later", "later", "request", "browse", "transfer", "churn", "copies", "scheduled", "brief",
+            "impatient");
 
     private final List<String> brokers;
-    private final boolean isMixed;
+    final boolean isMixed;
     private final int seed;
-    private final Random chance;
+    final Random chance;
     private final String role;
-    private final Faults faults;
-    private final Ledger ledger;
+    final Faults faults;
+    final Ledger ledger;
     private final String options;
     private final String nested;
     private final boolean isNested;
     private final CountDownLatch ready;
     private final AtomicInteger steps = new AtomicInteger();
-    private final String name;
-    private volatile boolean isFinishing;
+    final String name;
+    volatile boolean isFinishing;
     private volatile boolean isDrained;
-    private volatile String doing = "";
+    volatile String doing = "";
     private final List<Thread> threads = Collections.synchronizedList(new ArrayList<>());
 
     private FailoverProgram(List<String> brokers, boolean isMixed, int seed, String role, Faults faults, CountDownLatch ready) {
@@ -94,7 +95,8 @@ public final class FailoverProgram {
         this.isMixed = isMixed;
         this.seed = seed;
         this.chance = new Random(seed * 7919L + 17);
-        this.role = role == null ? one(ROLES) : role;
+        String chosen = role == null ? one(ROLES) : role;
+        this.role = isMixed && chosen.equals("scheduled") ? "queue" : chosen;
         this.faults = faults;
         this.ledger = new Ledger(faults);
         this.ready = ready;
@@ -177,11 +179,11 @@ public final class FailoverProgram {
         System.out.println(Json.write(line));
     }
 
-    private interface Work {
+    interface Work {
         void run() throws Exception;
     }
 
-    private Thread thread(String part, Work work) {
+    Thread thread(String part, Work work) {
         Thread thread = new Thread(() -> {
             try {
                 work.run();
@@ -228,6 +230,15 @@ public final class FailoverProgram {
                 case "copies":
                     copies();
                     break;
+                case "scheduled":
+                    new FailoverRoles(this).scheduled();
+                    break;
+                case "brief":
+                    new FailoverRoles(this).brief();
+                    break;
+                case "impatient":
+                    new FailoverRoles(this).impatient();
+                    break;
                 default:
                     throw new IllegalArgumentException(role);
             }
@@ -238,7 +249,7 @@ public final class FailoverProgram {
         }
     }
 
-    private void stepped() {
+    void stepped() {
         if (ALL_STEPS.incrementAndGet() % STEPS_TOLD == 0 && ready.getCount() == 0) {
             System.out.println("steps");
         }
@@ -260,7 +271,7 @@ public final class FailoverProgram {
         return of[chance.nextInt(of.length)];
     }
 
-    private boolean maybe(double probability) {
+    boolean maybe(double probability) {
         return chance.nextDouble() < probability;
     }
 
@@ -317,7 +328,7 @@ public final class FailoverProgram {
         optional(found, 0.2, "jms.optimizeAcknowledge=true");
         optional(found, 0.15, "jms.alwaysSyncSend=true");
         optional(found, 0.15, "jms.dispatchAsync=false");
-        optional(found, role.equals("queue") || role.equals("topic") ? 0 : 0.15, "jms.alwaysSessionAsync=false");
+        optional(found, role.matches("queue|topic|copies") ? 0 : 0.15, "jms.alwaysSessionAsync=false");
         optional(found, 0.1, "jms.watchTopicAdvisories=" + (role.equals("request") || role.equals("churn")));
         optional(found, 0.2, "jms.consumerFailoverRedeliveryWaitPeriod=" + one(0, 1000));
         optional(found, 0.15, "jms.useCompression=true");
@@ -346,11 +357,11 @@ public final class FailoverProgram {
      * For a session in which it does not ask for each message, whatever the options say: a listener may not, and in a transaction the
      * client drops what comes again although it was asked for, asks for no other, and waits for ever.
      */
-    private ActiveMQConnection prefetching(String client) throws JMSException {
+    ActiveMQConnection prefetching(String client) throws JMSException {
         return options.contains("jms.prefetchPolicy.all=0") ? connection(client, "jms.prefetchPolicy.all=1") : connection(client);
     }
 
-    private ActiveMQConnection connection(String client, String... more) throws JMSException {
+    ActiveMQConnection connection(String client, String... more) throws JMSException {
         ActiveMQConnection connection = (ActiveMQConnection) new ActiveMQConnectionFactory(url(more)).createConnection();
         if (client != null) {
             connection.setClientID(client);
@@ -362,7 +373,7 @@ public final class FailoverProgram {
     // -- who sends ------------------------------------------------------------------------------------------------------
 
     private enum Sending {
-        PLAIN, ANONYMOUS, CALLBACK, TRANSACTED, MIXED, XA, SCHEDULED, GROUPED
+        PLAIN, ANONYMOUS, CALLBACK, ASYNCHRONOUS, TRANSACTED, MIXED, XA, SCHEDULED, GROUPED
     }
 
     /** Sends messages until the program finishes, each by a text of its own: "part.number". */
@@ -405,6 +416,9 @@ public final class FailoverProgram {
     private int sendOne(Random own, Sending sending, Session session, MessageProducer producer, Destination destination, String part, int first)
         throws Exception {
         int number = first;
+        long since = System.currentTimeMillis();
+        List<String> unheard = sending == Sending.ASYNCHRONOUS ? sendUnheard(own, session, producer, part, first) : Collections.emptyList();
+        number += unheard.size();
         TextMessage message = session.createTextMessage(part + "." + number++);
         message.setStringProperty("colour", own.nextBoolean() ? "red" : "blue");
         if (sending == Sending.GROUPED) {
@@ -457,7 +471,31 @@ public final class FailoverProgram {
             producer.send(message);
         }
         ledger.stored(Arrays.asList(message.getText()));
+        boolean isKnown = (options.contains("trackMessages=true") && !options.contains("maxCacheSize")) || !faults.since(since);
+        for (String text : unheard) { // what comes behind them has its answer
+            if (isKnown) {
+                ledger.stored(Arrays.asList(text));
+            } else {
+                ledger.perhaps(Arrays.asList(text));
+            }
+        }
         return number;
+    }
+
+    /** Sends some messages without an answer, which a client with `trackMessages` sends again after a failover. Their texts. */
+    private List<String> sendUnheard(Random own, Session session, MessageProducer producer, String part, int first) throws JMSException {
+        ActiveMQConnection connection = ((ActiveMQSession) session).getConnection();
+        List<String> texts = new ArrayList<>();
+        connection.setUseAsyncSend(true);
+        for (int more = own.nextInt(6); more > 0; more--) {
+            TextMessage next = session.createTextMessage(part + "." + (first + texts.size()));
+            next.setStringProperty("colour", "red");
+            texts.add(next.getText());
+            ledger.note(next.getText(), "is sent, and nobody waits");
+            producer.send(next);
+        }
+        connection.setUseAsyncSend(false);
+        return texts;
     }
 
     private void transact(Random own, Session session, MessageProducer producer, List<String> batch) throws JMSException {
@@ -859,9 +897,10 @@ public final class FailoverProgram {
             MessageConsumer consumer = last.createConsumer(last.createQueue(name));
             drain(ledger, consumer, 2000, comesLater);
             one.close();
-            ledger.conclude(dead());
+            List<String> dead = dead();
+            ledger.conclude(dead);
             if (comesLater) {
-                ledger.requireOnce();
+                ledger.requireOnce(dead);
             }
         }
     }
@@ -882,7 +921,7 @@ public final class FailoverProgram {
         return books.stream().mapToLong(Ledger::progress_ms).max().orElse(0);
     }
 
-    private void drain(Ledger book, MessageConsumer consumer, long silence_ms, boolean isOrdered) throws JMSException {
+    void drain(Ledger book, MessageConsumer consumer, long silence_ms, boolean isOrdered) throws JMSException {
         for (;;) {
             Message message = consumer.receive(silence_ms);
             if (message == null && book.missing() > 0) { // it may be busy
@@ -900,7 +939,7 @@ public final class FailoverProgram {
         return ledger.counts().containsKey("SCHEDULED");
     }
 
-    private List<String> dead() throws JMSException {
+    List<String> dead() throws JMSException {
         return dead(name);
     }
 
@@ -912,8 +951,10 @@ public final class FailoverProgram {
         for (Object message : Collections.list((Enumeration<?>) session.createBrowser(session.createQueue("ActiveMQ.DLQ")).getEnumeration())) {
             String from = ((ActiveMQMessage) message).getOriginalDestination().getPhysicalName();
             if (from.equals(queue) || from.startsWith(queue + ".")) {
-                found.add(((TextMessage) message).getText());
+                String text = ((TextMessage) message).getText();
+                found.add(text);
                 ledger.count("dead: " + cause((Message) message));
+                ledger.note(text, "is a dead letter " + ((Message) message).getJMSMessageID() + ": " + cause((Message) message));
             }
         }
         connection.close();
@@ -1029,8 +1070,9 @@ public final class FailoverProgram {
         Session last = one.createSession(false, Session.AUTO_ACKNOWLEDGE);
         drain(ledger, last.createConsumer(last.createQueue(name)), 2000, true);
         one.close();
-        ledger.conclude(dead());
-        ledger.requireOnce();
+        List<String> dead = dead();
+        ledger.conclude(dead);
+        ledger.requireOnce(dead);
     }
 
     // -- from one queue to another in one transaction -----------------------------------------------------------------
@@ -1155,9 +1197,12 @@ public final class FailoverProgram {
             doing = "receives the rest of " + queue;
             ledger.copyTo(book);
             drain(book, last.createConsumer(last.createQueue(queue)), 2000, book == kept);
-            book.conclude(dead(queue));
+            List<String> dead = dead(queue);
+            book.conclude(dead);
+            if (book == kept) {
+                book.requireOnce(dead);
+            }
         }
-        kept.requireOnce();
         connection.close();
         for (Ledger book : Arrays.asList(used, kept)) {
             book.wrong().forEach(wrong -> ledger.wrong((book == used ? "used, " : "kept, ") + wrong));

@@ -122,6 +122,11 @@ abstract class Judge {
         return connection;
     }
 
+    /** A connection that ends with the check. */
+    void keep(Connection connection) {
+        connections.add(connection);
+    }
+
     ActiveMQConnection started(String... options) throws JMSException {
         ActiveMQConnection connection = connection(options);
         connection.start();

@@ -129,7 +129,7 @@ final class Ledger {
     }
 
     /** Likewise, of a message. */
-    private void wrong(String what, String text) {
+    synchronized void wrong(String what, String text) {
         List<String> told = new ArrayList<>(sending.getOrDefault(text, Collections.emptyList()));
         told.addAll(history.getOrDefault(text, Collections.emptyList()));
         wrong(what + ": " + text + ", " + told);
@@ -189,11 +189,17 @@ final class Ledger {
         received.keySet().stream().filter(text -> !sent.containsKey(text)).forEach(text -> wrong("never sent", text));
     }
 
-    /** That each message was received once: if nobody received before the last fault, none is there twice. */
-    synchronized void requireOnce() {
+    /**
+     * That each message was there once, if nobody received before the last fault: what is stored twice the client refuses when it comes
+     * again, and it is a dead letter.
+     *
+     * @param dead all dead letters
+     */
+    synchronized void requireOnce(Collection<String> dead) {
         received.forEach((text, times) -> {
-            if (times > 1) {
-                wrong("stored " + times + " times", text);
+            int count = times + Collections.frequency(dead, text);
+            if (count > 1) {
+                wrong("stored " + count + " times", text);
             }
         });
     }

@@ -32,7 +32,7 @@ from jdbcstore.transport.detection import Detection, Undecided
 from jdbcstore.transport.peer_certificate import PeerCertificate
 from jdbcstore.transport.peer_watch import PeerWatch, Stall, probe
 from jdbcstore.transport.seats import Seats
-from jdbcstore.transport.tcp import Socket, set_keep_alive
+from jdbcstore.transport.tcp import LINGER_S, Socket, set_keep_alive
 from jdbcstore.transport.tls import ServerTls
 from jdbcstore.transport.tls_transport import Handshakes, TlsTransport, peer_name
 from jdbcstore.transport.wire import TransportSession, Wire
@@ -47,8 +47,6 @@ log = logging.getLogger(__name__)
 #: Makes what a new client of a broker talks to, over its socket.
 NewSession: TypeAlias = Callable[["Broker", Wire], TransportSession]
 
-#: How long a client may take to read the last words of a connection that is being closed.
-_LINGER_S: Final = 5.0
 #: Open files that are not clients: the store, log files, the loop itself.
 _OTHER_FILES: Final = 200
 #: What every connection that speaks TLS begins with.
@@ -234,7 +232,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._broker.loop.call_later(_LINGER_S, self._transport.abort)
+            self._timer = self._broker.loop.call_later(LINGER_S, self._transport.abort)
 
     def abort(self) -> None:
         """Close now."""

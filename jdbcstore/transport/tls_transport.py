@@ -134,7 +134,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         #: OpenSSL does not tell it any more after an error, and what came before that may ask for it.
         self._peer_certificate: Mapping[str, Any] | None = None
         self.peer = "?"
-        self._has_heard = self._is_open = self._is_full = self._has_failed = False
+        self._has_heard = self._is_open = self._is_full = self._is_silent = self._has_failed = False
 
     # -- the socket's side -----------------------------------------------------------------------------------------
 
@@ -161,8 +161,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
         if self._is_open and self._tls is not None:
-            self._incoming.write(data)
-            self._read(self._tls)
+            if not self._is_silent:
+                self._incoming.write(data)
+                self._read(self._tls)
             return
         if not self._has_heard:
             self._has_heard = True
@@ -177,7 +178,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def eof_received(self) -> bool | None:
         """The client says nothing more; during the handshake that closes the socket."""
-        return self._connection.eof_received() if self._is_open else None
+        return self._hear_no_more() if self._is_open else None
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -249,8 +250,17 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._connection.data_received(found[0] if len(found) == 1 else b"".join(found))
         if self._outgoing.pending:
             self._flush()
-        if is_over:
+        if self._has_failed and self.get_write_buffer_size():
+            self.abort()  # it could do nothing with that, and may never take it
+        elif self._has_failed or (is_over and not self._hear_no_more()):
             self.close()
+
+    def _hear_no_more(self) -> bool | None:
+        """The client has said goodbye, or closed its side of the socket; whether the connection closes the other."""
+        if self._is_silent:
+            return True
+        self._is_silent = True
+        return self._connection.eof_received()
 
     def _flush(self) -> None:
         if self._outgoing.pending and not self._socket.is_closing():

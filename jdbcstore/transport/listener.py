@@ -348,7 +348,7 @@ class SocketServer:
         handshakes = self._handshakes
         if handshakes is None:
             raise ListenError(f"cannot listen on {listener}: TLS needs a certificate, set tls.certificate")
-        return lambda: TlsTransport(new(), handshakes, self._is_room)
+        return lambda: TlsTransport(new(), handshakes, self._seats)
 
     def _plain_protocol(self, protocol: Protocol) -> Callable[[], asyncio.Protocol]:
         connections: dict[Protocol, Callable[[], asyncio.Protocol]] = {
@@ -364,10 +364,6 @@ class SocketServer:
             origins = Origins(self._broker.options.websocket_origins)
             return lambda: WebSocketTransport(connections[Protocol.STOMP](), origins)
         return connections[protocol]
-
-    def _is_room(self) -> bool:
-        handshakes = 0 if self._handshakes is None else len(self._handshakes)
-        return len(self._seats) + handshakes < self._seats.clients_max
 
     def admit(self, connection: Connection) -> bool:
         """Count a client in; False if there are too many."""

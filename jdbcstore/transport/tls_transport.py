@@ -13,11 +13,12 @@ import asyncio
 import logging
 import ssl
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, cast
 
+from jdbcstore.transport.seats import Seats
 from jdbcstore.transport.tls import ServerTls
 
 __all__ = ["Handshakes", "TlsTransport"]
@@ -52,9 +53,6 @@ class Handshakes:
         self._waiting: dict[str, deque[TlsTransport]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
-
-    def __len__(self) -> int:
-        return len(self._running) + sum(map(len, self._waiting.values()))
 
     def enter(self, transport: TlsTransport) -> None:
         """Let a client begin, or wait until another one has ended."""
@@ -120,14 +118,15 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     Args:
         connection: told of nothing before the handshake is done.
         handshakes: where to wait.
-        is_room: whether the broker may have another client.
+        seats: it has one until the handshake is done.
     """
 
-    def __init__(self, connection: asyncio.Protocol, handshakes: Handshakes, is_room: Callable[[], bool]) -> None:
+    def __init__(self, connection: asyncio.Protocol, handshakes: Handshakes, seats: Seats) -> None:
         super().__init__()
         self._connection = connection
         self._handshakes = handshakes
-        self._is_room = is_room
+        self._seats = seats
+        self._is_seated = False
         self._socket: asyncio.Transport
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
@@ -143,10 +142,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._socket = cast("asyncio.Transport", transport)
         self._socket.set_write_buffer_limits(high=0)
         self.peer = peer_name(transport)
-        if self._is_room():
+        self._is_seated = True
+        if self._seats.take(self.address):
             self._handshakes.enter(self)
         else:
-            log.warning("connections_max is reached, closing peer=%s", self.peer)
+            log.warning("connections_max or connections_per_address_max is reached, closing peer=%s", self.peer)
             self._socket.abort()
 
     def begin(self, context: ssl.SSLContext) -> None:
@@ -194,6 +194,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The client is gone."""
+        self._leave_seat()
         if self._is_open:
             self._connection.connection_lost(error)
         else:
@@ -219,6 +220,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._is_open = True
             self._peer_certificate = tls.getpeercert()
             self._handshakes.leave(self)
+            self._leave_seat()  # the connection takes one
             self._connection.connection_made(self)
             if self._is_full:
                 self._connection.pause_writing()
@@ -229,6 +231,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         log.warning("TLS handshake failed peer=%s reason=%r", self.peer, reason)
         self._handshakes.leave(self)
         self._socket.close()
+
+    def _leave_seat(self) -> None:
+        if self._is_seated:
+            self._is_seated = False
+            self._seats.leave(self.address)
 
     def _read(self, tls: ssl.SSLObject) -> None:
         """Give the connection what came for it."""

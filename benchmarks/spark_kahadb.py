@@ -89,7 +89,7 @@ def merge(folder: Path) -> dict[str, float]:
     batches = [batch for part in parts_of(directory, 1 << 40) for batch in read_part(part, options, schema)]
     assert batches[0].schema.equals(arrow_schema(schema))
     before, start = _peak_mib(), time.process_time()
-    state = state_of(batches, frozenset(directory.files), None)
+    state = state_of(batches, directory, None)
     seconds, replayed = time.process_time() - start, _peak_mib()
     table = live_table(state, KahaDBOptions.of({"path": str(folder)}), takes_corrupt=True)
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -145,5 +146,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 def why_it_cannot_listen(error: OSError) -> str:
     """Why the system does not let a broker listen, and what to do."""
+    if isinstance(error, socket.gaierror):  # its numbers are others
+        return f"the name of the host has no address ({error.strerror})"
     reason = os.strerror(error.errno).lower() if error.errno else str(error)
     return reason + _ADVICE.get(error.errno or 0, "")

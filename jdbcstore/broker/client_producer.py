@@ -403,7 +403,8 @@ class ClientProducer:
         self._division.check_targets(reply_to)
 
     def spoil(self, transaction: str | None) -> None:
-        """A numbered message of a transaction cannot be read: the transaction cannot be committed any more."""
+        """A message of a transaction is refused, and nobody waits for the answer, or it is numbered and cannot be read:
+        the transaction cannot be committed any more."""
         among = self._transactions.get(transaction)
         if among is not None:
             among.refuse()

@@ -26,6 +26,7 @@ from jdbcstore.store.journal.amq.decoding import message_of
 from jdbcstore.store.journal.amq.reference_store import known_queues
 from jdbcstore.store.journal.amq.store_journal import StoreJournal
 from jdbcstore.store.journal.commands import AddMessage, Trace, UpdateMessage
+from jdbcstore.store.journal.kahadb.branches import correct_branches
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store, what_it_is
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.pagefile import PageFile
@@ -251,6 +252,7 @@ class JournalContents(Contents):
 
     def _correct(self, progress: Replay) -> None:
         """Apply what is known better than by the journal."""
+        correct_branches(progress, self._journal, self._journal.directory)
 
     def _message_of(self, add: AddMessage) -> Message:
         return add.unmarshal()

@@ -32,7 +32,7 @@ from jdbcstore.transport.detection import Detection, Undecided
 from jdbcstore.transport.peer_certificate import PeerCertificate
 from jdbcstore.transport.peer_watch import PeerWatch, Stall, probe
 from jdbcstore.transport.seats import Seats
-from jdbcstore.transport.tcp import Socket, set_keep_alive
+from jdbcstore.transport.tcp import LINGER_S, Socket, set_keep_alive
 from jdbcstore.transport.tls import ServerTls
 from jdbcstore.transport.tls_transport import Handshakes, TlsTransport, peer_name
 from jdbcstore.transport.wire import TransportSession, Wire
@@ -47,8 +47,6 @@ log = logging.getLogger(__name__)
 #: Makes what a new client of a broker talks to, over its socket.
 NewSession: TypeAlias = Callable[["Broker", Wire], TransportSession]
 
-#: How long a client may take to read the last words of a connection that is being closed.
-_LINGER_S: Final = 5.0
 #: Open files that are not clients: the store, log files, the loop itself.
 _OTHER_FILES: Final = 200
 #: What every connection that speaks TLS begins with.
@@ -234,7 +232,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._broker.loop.call_later(_LINGER_S, self._transport.abort)
+            self._timer = self._broker.loop.call_later(LINGER_S, self._transport.abort)
 
     def abort(self) -> None:
         """Close now."""
@@ -350,7 +348,7 @@ class SocketServer:
         handshakes = self._handshakes
         if handshakes is None:
             raise ListenError(f"cannot listen on {listener}: TLS needs a certificate, set tls.certificate")
-        return lambda: TlsTransport(new(), handshakes, self._is_room)
+        return lambda: TlsTransport(new(), handshakes, self._seats)
 
     def _plain_protocol(self, protocol: Protocol) -> Callable[[], asyncio.Protocol]:
         connections: dict[Protocol, Callable[[], asyncio.Protocol]] = {
@@ -366,10 +364,6 @@ class SocketServer:
             origins = Origins(self._broker.options.websocket_origins)
             return lambda: WebSocketTransport(connections[Protocol.STOMP](), origins)
         return connections[protocol]
-
-    def _is_room(self) -> bool:
-        handshakes = 0 if self._handshakes is None else len(self._handshakes)
-        return len(self._seats) + handshakes < self._seats.clients_max
 
     def admit(self, connection: Connection) -> bool:
         """Count a client in; False if there are too many."""

@@ -23,7 +23,10 @@ from typing import Final, Protocol
 
 from jdbcstore.broker.options import BrokerOptions
 
-__all__ = ["Socket", "TcpInfo", "set_keep_alive", "set_user_timeout", "tcp_info"]
+__all__ = ["LINGER_S", "Socket", "TcpInfo", "set_keep_alive", "set_user_timeout", "tcp_info"]
+
+#: How long a client may take to read the last words of a connection that is being closed.
+LINGER_S: Final = 5.0
 
 _CLOSED: Final = 7
 _INFO_BYTES: Final = 256

@@ -13,11 +13,12 @@ import asyncio
 import logging
 import ssl
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, cast
 
+from jdbcstore.transport.seats import Seats
 from jdbcstore.transport.tls import ServerTls
 
 __all__ = ["Handshakes", "TlsTransport"]
@@ -52,9 +53,6 @@ class Handshakes:
         self._waiting: dict[str, deque[TlsTransport]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
-
-    def __len__(self) -> int:
-        return len(self._running) + sum(map(len, self._waiting.values()))
 
     def enter(self, transport: TlsTransport) -> None:
         """Let a client begin, or wait until another one has ended."""
@@ -120,21 +118,22 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     Args:
         connection: told of nothing before the handshake is done.
         handshakes: where to wait.
-        is_room: whether the broker may have another client.
+        seats: it has one until the handshake is done.
     """
 
-    def __init__(self, connection: asyncio.Protocol, handshakes: Handshakes, is_room: Callable[[], bool]) -> None:
+    def __init__(self, connection: asyncio.Protocol, handshakes: Handshakes, seats: Seats) -> None:
         super().__init__()
         self._connection = connection
         self._handshakes = handshakes
-        self._is_room = is_room
+        self._seats = seats
+        self._is_seated = False
         self._socket: asyncio.Transport
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
         #: OpenSSL does not tell it any more after an error, and what came before that may ask for it.
         self._peer_certificate: Mapping[str, Any] | None = None
         self.peer = "?"
-        self._has_heard = self._is_open = self._is_full = self._has_failed = False
+        self._has_heard = self._is_open = self._is_full = self._is_silent = self._has_failed = False
 
     # -- the socket's side -----------------------------------------------------------------------------------------
 
@@ -143,10 +142,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._socket = cast("asyncio.Transport", transport)
         self._socket.set_write_buffer_limits(high=0)
         self.peer = peer_name(transport)
-        if self._is_room():
+        self._is_seated = True
+        if self._seats.take(self.address):
             self._handshakes.enter(self)
         else:
-            log.warning("connections_max is reached, closing peer=%s", self.peer)
+            log.warning("connections_max or connections_per_address_max is reached, closing peer=%s", self.peer)
             self._socket.abort()
 
     def begin(self, context: ssl.SSLContext) -> None:
@@ -161,8 +161,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
         if self._is_open and self._tls is not None:
-            self._incoming.write(data)
-            self._read(self._tls)
+            if not self._is_silent:
+                self._incoming.write(data)
+                self._read(self._tls)
             return
         if not self._has_heard:
             self._has_heard = True
@@ -177,7 +178,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def eof_received(self) -> bool | None:
         """The client says nothing more; during the handshake that closes the socket."""
-        return self._connection.eof_received() if self._is_open else None
+        return self._hear_no_more() if self._is_open else None
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -193,6 +194,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The client is gone."""
+        self._leave_seat()
         if self._is_open:
             self._connection.connection_lost(error)
         else:
@@ -218,6 +220,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._is_open = True
             self._peer_certificate = tls.getpeercert()
             self._handshakes.leave(self)
+            self._leave_seat()  # the connection takes one
             self._connection.connection_made(self)
             if self._is_full:
                 self._connection.pause_writing()
@@ -228,6 +231,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         log.warning("TLS handshake failed peer=%s reason=%r", self.peer, reason)
         self._handshakes.leave(self)
         self._socket.close()
+
+    def _leave_seat(self) -> None:
+        if self._is_seated:
+            self._is_seated = False
+            self._seats.leave(self.address)
 
     def _read(self, tls: ssl.SSLObject) -> None:
         """Give the connection what came for it."""
@@ -249,8 +257,17 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._connection.data_received(found[0] if len(found) == 1 else b"".join(found))
         if self._outgoing.pending:
             self._flush()
-        if is_over:
+        if self._has_failed and self.get_write_buffer_size():
+            self.abort()  # it could do nothing with that, and may never take it
+        elif self._has_failed or (is_over and not self._hear_no_more()):
             self.close()
+
+    def _hear_no_more(self) -> bool | None:
+        """The client has said goodbye, or closed its side of the socket; whether the connection closes the other."""
+        if self._is_silent:
+            return True
+        self._is_silent = True
+        return self._connection.eof_received()
 
     def _flush(self) -> None:
         if self._outgoing.pending and not self._socket.is_closing():

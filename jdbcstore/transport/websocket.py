@@ -37,6 +37,7 @@ from wsproto.events import (
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from jdbcstore.stomp.frame_split import split_frames
+from jdbcstore.transport.tcp import LINGER_S
 from jdbcstore.transport.tls_transport import peer_name
 
 __all__ = ["SUBPROTOCOLS", "Origins", "WebSocketTransport"]
@@ -80,6 +81,7 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
         self._websocket = WSConnection(ConnectionType.SERVER)
         self._is_first = True
         self._is_open = self._is_binary = self._is_silent = self._is_closing = self._is_full = False
+        self._timer: asyncio.TimerHandle | None = None
         #: The last ping of a client that does not read its pongs.
         self._unanswered: Ping | None = None
         self.peer = "?"
@@ -147,11 +149,13 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
         ping, self._unanswered = self._unanswered, None
         if ping is not None:
             self._pong(ping)
-        if not self._is_full:
+        if not (self._is_full or self._is_closing):
             self._connection.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The client is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._connection.connection_lost(error)
 
     # -- the handshake -------------------------------------------------------------------------------------------
@@ -183,7 +187,7 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
                 self._send(RejectConnection(status_code=answer.status_code, headers=headers, has_body=True))
                 self._send(RejectData(data=text))
         self._is_closing = True
-        self._socket.close()
+        self._close_socket()
 
     def _farewell(self, event: CloseConnection) -> None:
         """The client closes, or it has broken the protocol, or it answers our own goodbye."""
@@ -192,6 +196,11 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
             self._is_closing = True
             with suppress(LocalProtocolError):
                 self._send(CloseConnection(code=event.code, reason=event.reason))
+        self._close_socket()
+
+    def _close_socket(self) -> None:
+        """Close when everything is sent, or when the client takes too long to read it."""
+        self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._socket.abort)
         self._socket.close()
 
     def _pong(self, ping: Ping) -> None:
@@ -256,7 +265,7 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
         if self._is_open and not self._is_silent:
             self._socket.resume_reading()  # for the answer; all else is for nobody
         else:
-            self._socket.close()
+            self._close_socket()
 
     def abort(self) -> None:
         """Close now."""

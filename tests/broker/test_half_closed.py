@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import socket
 import sqlite3
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from wsproto.events import TextMessage
+from wsproto.events import CloseConnection, TextMessage
 
 from jdbcstore import Broker, Queue
 from jdbcstore import PersistenceAdapter as Store
 from tests.broker.client import Client, Frame
-from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.conftest import RUNNING, OpenClient, StartBroker
 from tests.broker.test_tls import tls_options, trusting
 from tests.broker.test_websocket import Browser
 from tests.certificates import Authority, Identity
@@ -54,7 +55,7 @@ def say_no_more(client: Client) -> None:
 def rest(client: Client) -> list[Frame]:
     """What comes until the broker closes the connection."""
     found = []
-    with suppress(ConnectionError):
+    with suppress(ConnectionError, ssl.SSLZeroReturnError):
         while True:
             found.append(client.frame())
     return found
@@ -152,3 +153,70 @@ def test_who_does_not_read_either_is_not_waited_for(
     say_no_more(client)
     other.subscribe(A)
     assert other.message().text == MORE_THAN_SOCKETS_TAKE
+
+
+def close_notify(client: Client) -> None:
+    """Say goodbye in TLS, and leave the socket as it is."""
+    assert isinstance(client.socket, ssl.SSLSocket)
+    client.socket.setblocking(False)
+    with suppress(ssl.SSLError):  # it wants to read the answer
+        client.socket.unwrap()
+
+
+def no_record(client: Client) -> None:
+    """Say what is no TLS."""
+    socket.socket.sendall(client.socket, b"this is no record of TLS")
+
+
+def test_who_says_goodbye_in_tls_hears_the_answers_too(
+    start_broker: StartBroker, stack: ExitStack, sqlite_store: Store, authority: Authority, server: Identity
+) -> None:
+    address = start_broker(sqlite_store, bind="stomp+ssl://127.0.0.1:0", tls=tls_options(server))
+    client = stack.enter_context(Client(address, tls=trusting(authority)))
+    client.connect()
+    client.write(send_frames(COUNT))
+    close_notify(client)
+    client.socket.settimeout(60)
+    assert [frame.headers["receipt-id"] for frame in rest(client)] == [str(number) for number in range(COUNT)]
+
+
+@pytest.mark.usefixtures("any_loop")
+@pytest.mark.parametrize("end", [close_notify, no_record])
+def test_who_ends_tls_and_does_not_read_is_not_waited_for(
+    start_broker: StartBroker,
+    stack: ExitStack,
+    sqlite_store: Store,
+    authority: Authority,
+    server: Identity,
+    end: Callable[[Client], None],
+) -> None:
+    address = start_broker(sqlite_store, bind="stomp+ssl://127.0.0.1:0", tls=tls_options(server), peer_timeout_s=3600.0)
+    client, other = (stack.enter_context(Client(address, tls=trusting(authority))) for _ in range(2))
+    for one in (client, other):
+        one.connect()
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    other.publish(A, MORE_THAN_SOCKETS_TAKE)
+    client.send("SUBSCRIBE", {"destination": A, "id": "1", "ack": "client"})
+    client.take_in()
+    end(client)
+    other.subscribe(A)
+    assert other.message().text == MORE_THAN_SOCKETS_TAKE
+
+
+@pytest.mark.usefixtures("any_loop")
+def test_who_closes_its_websocket_and_does_not_read_is_not_waited_for(
+    start_broker: StartBroker, stack: ExitStack, sqlite_store: Store
+) -> None:
+    address = start_broker(sqlite_store, bind="127.0.0.1:0 ws://127.0.0.1:0", peer_timeout_s=3600.0)
+    other = stack.enter_context(Client(address))
+    other.connect()
+    other.publish(A, MORE_THAN_SOCKETS_TAKE)
+    browser = Browser(RUNNING[address].addresses[1])
+    with closing(browser.socket):
+        browser.connect()
+        browser.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        browser.say(TextMessage(f"SUBSCRIBE\ndestination:{A}\nid:1\nack:client\n\n\0"))
+        browser.socket.recv(1)
+        browser.say(CloseConnection(code=1000))
+        other.subscribe(A)
+        assert other.message().text == MORE_THAN_SOCKETS_TAKE

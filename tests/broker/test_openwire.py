@@ -27,6 +27,7 @@ from jdbcstore.identifiers import BrokerId, ConnectionId, LocalTransactionId, Me
 from jdbcstore.message import TextMessage
 from jdbcstore.openwire import commands as c
 from jdbcstore.primitives import Long
+from jdbcstore.selector.selector import CONVERT_STRINGS
 from jdbcstore.store.contract import SupportsScheduling, SupportsTransactions
 from jdbcstore.transport.openwire.transactions import xa_throwable_of
 from tests.broker.client import Address
@@ -812,3 +813,26 @@ def test_stomp_and_openwire_clients_reply_to_each_other(start_broker: StartBroke
         assert asked.reply_to is not None
         jms.send(asked.reply_to, "me, too")
         assert stomp.message().text == "me, too"
+
+
+@pytest.mark.parametrize(("prefix", "found"), [(CONVERT_STRINGS, "before"), ("", "behind")])
+def test_a_durable_subscription_goes_on_in_the_other_protocol_if_its_selector_is_the_same(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], prefix: str, found: str
+) -> None:
+    address = start_broker(bind="auto://127.0.0.1:0")
+    with open_client(address, client_id="ID:ann") as stomp:
+        stomp.subscribe("/topic/T", activemq_subscriptionName="s", selector="x = '1'")
+    publisher = open_client(address)
+    wait_until(lambda: len(brokers[0].clients) == 1)
+    publisher.publish("/topic/T", "before", x="1")
+    with OpenWireClient(address, "ID:ann") as jms:
+        wanted = c.ConsumerInfo(
+            consumer_id=jms.consumer_id(),
+            destination=Topic("T"),
+            prefetch_size=10,
+            subscription_name="s",
+            selector=f"{prefix}x = '1'",
+        )
+        jms.ask(wanted)
+        publisher.publish("/topic/T", "behind", x="1")
+        assert jms.text() == found

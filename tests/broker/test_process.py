@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.client import Address, Client, Frame
-from tests.broker_process import PROGRAM, BrokerProcess
+from tests.broker_process import PROGRAM, BrokerProcess, run_command
 from tests.waiting import wait_until
 
 
@@ -165,6 +165,14 @@ def test_an_address_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
         f"jdbcstore: cannot listen on stomp://{host}:{port}: address already in use: another program has the port"
         " (ss -ltnp shows which); stop it, or give another port",
     )
+
+
+@pytest.mark.parametrize("option", ["--bind", "--health-bind"])
+def test_a_name_without_address_is_said_to_be_one(tmp_path: Path, option: str) -> None:
+    bind = [] if option == "--bind" else ["--bind", "127.0.0.1:0"]
+    code, said = run_command(["broker", "--url", "memory:", *bind, option, "broker.invalid:61613"], tmp_path)
+    assert code == 1
+    assert ": the name of the host has no address (" in said.splitlines()[-1]
 
 
 @pytest.mark.parametrize("opened", ["os.open('/dev/full', os.O_WRONLY)", "os.pipe()[1]"], ids=["full", "unread"])

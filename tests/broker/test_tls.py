@@ -441,8 +441,22 @@ def test_who_has_not_agreed_on_keys_counts_as_a_client(
     held = [silent(address) for _ in range(2)]
     third = silent(address)
     assert third.recv(1) == b""
-    wait_until(lambda: "connections_max is reached" in caplog.text)
+    wait_until(lambda: "connections_max or connections_per_address_max is reached" in caplog.text)
     del held
+
+
+def test_one_address_that_agrees_on_no_keys_has_no_more_seats_than_one_that_does(
+    start_broker: StartBroker, authority: Authority, server: Identity, stack: ExitStack
+) -> None:
+    options = tls_options(server, handshake_timeout_s=600.0)
+    address = start_broker(bind=BIND, tls=options, connections_max=4, connections_per_address_max=3)
+    greedy = [stack.enter_context(socket.create_connection(address, 20, ("127.0.0.2", 0))) for _ in range(4)]
+    assert greedy[3].recv(1) == b""
+    stack.enter_context(connected(address, trusting(authority)))
+    for one in greedy:
+        one.close()
+    for _ in range(2):  # in their seats
+        stack.enter_context(connected(address, trusting(authority)))
 
 
 def test_a_stop_does_not_wait_for_handshakes(

@@ -190,6 +190,34 @@ def test_of_a_send_that_is_refused_no_part_stays(start_broker: StartBroker, open
     assert client.is_silent()
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"destination": "/queue/B,/queue/C"},
+        {"destination": "/remote-temp-queue/ID:gone"},
+        {"destination": "/queue/B", "AMQ_SCHEDULED_DELAY": "soon"},
+    ],
+)
+def test_a_send_that_is_refused_and_asks_for_no_receipt_fails_its_transaction(
+    start_broker: StartBroker, open_client: OpenClient, refused: dict[str, str]
+) -> None:
+    client = open_client(start_broker(transaction_messages_max=2))
+    client.publish("/queue/IN", "order")
+    client.subscribe("/queue/IN", "client-individual")
+    order = client.message()
+    client.send("BEGIN", {"transaction": "t"})
+    client.send("ACK", {**client.named(order), "transaction": "t"})
+    client.send("SEND", {**refused, "transaction": "t"}, "what it comes to")
+    client.send("COMMIT", {"transaction": "t", "receipt": "asked"})
+    assert "receipt-id" not in client.error().headers
+    answer = client.error().headers
+    assert (answer["receipt-id"], "t is rolled back: a message in it was refused" in answer["message"]) == (
+        "asked",
+        True,
+    )
+    client.done("ACK", client.named(order))
+
+
 #: So many messages that COMMIT is prepared in slices.
 MANY = PREPARED_LEAST + 100
 

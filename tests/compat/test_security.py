@@ -119,6 +119,8 @@ STEPS = [
     ("anonymous", "SEND", {"destination": "/queue/FREE.A"}),
     ("admin", "SUBSCRIBE", {"destination": "/temp-queue/x", "id": "1"}),
 ]
+#: Whether a client asks what becomes of a SEND of a transaction that is refused: then it may leave it out.
+REFUSED_IN_TRANSACTION: list[dict[str, str]] = [{}, {"receipt": "asked"}]
 
 
 def test_the_same_groups_may_as_in_activemqs_map(class_path: str) -> None:
@@ -186,7 +188,7 @@ def test_both_let_in_and_deny_alike(class_path: str, tmp_path: Path, authenticat
         ours, ours_to_java = heard()
     told = [
         f"{step}: ActiveMQ {their!r}, ours {our!r}"
-        for step, their, our in zip(itertools.chain(LOGINS, STEPS), theirs, ours, strict=True)
+        for step, their, our in zip(itertools.chain(LOGINS, STEPS, REFUSED_IN_TRANSACTION), theirs, ours, strict=True)
         if their != our
     ]
     assert told == [], "\n".join(told)
@@ -225,3 +227,20 @@ def said(port: int) -> Iterator[str]:
             text = answer.headers.get("message", answer.command)
             text = re.sub(r"(create|read from): temp-queue://ID:\S+", "use: temp-queue", text)
             yield text.replace("User null", "User anonymous")  # what ActiveMQ calls a guest of JAAS
+    for receipt in REFUSED_IN_TRANSACTION:
+        yield answer_to_commit(port, receipt)
+
+
+def answer_to_commit(port: int, receipt: dict[str, str]) -> str:
+    """What a broker answers to the COMMIT of a transaction in which it has refused a SEND."""
+    with Client(("127.0.0.1", port)) as client:
+        client.connect(login="bob", passcode="b")
+        client.send("BEGIN", {"transaction": "t"})
+        client.send("SEND", {"destination": "/queue/FREE.B", "transaction": "t", "persistent": "true"}, "allowed")
+        client.send("SEND", {"destination": "/queue/OTHER", "transaction": "t", **receipt}, "denied")
+        client.send("COMMIT", {"transaction": "t", "receipt": "committed"})
+        while (frame := client.frame()).headers.get("receipt-id") != "committed":
+            assert frame.command == "ERROR", frame
+    with Client(("127.0.0.1", port)) as client:
+        client.connect(login="bob", passcode="b")
+        return f"{frame.command}, {client.rest_of('/queue/FREE.B')}"

@@ -80,7 +80,7 @@ def _live(
         records = records.option("directoryArchive", options.archive)
     merge = partial(
         live_batches,
-        files=frozenset(directory.files),
+        directory=directory,
         options=options,
         takes_corrupt=takes_corrupt(options, schema),
     )

@@ -26,6 +26,7 @@ from jdbcstore.store.journal.amq.journal import file_number as amq_file_number
 from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
 from jdbcstore.store.journal.commands import Command
 from jdbcstore.store.journal.file_errors import reading
+from jdbcstore.store.journal.kahadb.branches import correct_branches
 from jdbcstore.store.journal.kahadb.directory_kind import INDEX_ALONE, foreign_store, is_index_alone, stores_in
 from jdbcstore.store.journal.kahadb.journal import JournalFile, KahaDBLocation, file_number
 from jdbcstore.store.journal.mkahadb.filters import NO_STORES, TX_STORE
@@ -133,7 +134,8 @@ class JournalDirectory(AnyJournal):
         self.damages = []
         self.damages_unlisted = 0
         self.is_amq = any(file.is_amq for file in self.files.values())
-        self._store = _local_store(uri) if self.is_amq else None
+        self._local = local_path(uri)
+        self._store = _local_store(self._local) if self.is_amq else None
 
     def file(
         self, source: BinaryIO, number: int, *, chunk_bytes: int = CHUNK_BYTES, start: int = 0
@@ -149,9 +151,11 @@ class JournalDirectory(AnyJournal):
             self.damages += self._store.lost()
 
     def correct(self, progress: Replay) -> None:
-        """Apply what a reference store beside the journal knows better; only that of a local directory is read."""
+        """Apply what a reference store or an index beside the journal knows better; only a local one is read."""
         if self._store is not None:
             self._store.correct(progress)
+        elif self._local is not None:
+            correct_branches(progress, self, self._local)
 
     @contextmanager
     def opened(self, number: int) -> Iterator[BinaryIO]:
@@ -217,8 +221,7 @@ def _names_in(system: fs.FileSystem, folder: str) -> set[str]:
     return {file.base_name for file in system.get_file_info(fs.FileSelector(folder))}
 
 
-def _local_store(uri: str) -> StoreJournal | None:
-    folder = local_path(uri)
+def _local_store(folder: Path | None) -> StoreJournal | None:
     if folder is None:
         return None
     directory = folder if (folder / JOURNAL).is_dir() else folder.parent

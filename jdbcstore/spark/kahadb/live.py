@@ -73,19 +73,20 @@ def replayed(directory: Directory, tx_store: str | None) -> State:
     return state
 
 
-def state_of(batches: Iterable[pa.RecordBatch], files: frozenset[int], tx_store: str | None) -> State:
+def state_of(batches: Iterable[pa.RecordBatch], directory: JournalDirectory, tx_store: str | None) -> State:
     """The same from the records that others have read.
 
     Args:
         batches: rows with `jdbcstore.spark.kahadb.columns.OPERATIONS`, in the order of their locations.
-        files: numbers of all files of the directory.
+        directory: whose records they are.
         tx_store: of one store of several (mKahaDB) the directory ``txStore``.
     """
-    progress = Replay(files)
+    progress = Replay(directory.files)
     damages: list[Damage] = []
     progress.apply(records_of(batches, damages))
     if tx_store is not None:
         progress.decide(JournalDirectory(tx_store))
+    directory.correct(progress)
     state = progress.finish()
     state.damages = sorted([*damages, *state.damages])
     return state
@@ -123,14 +124,14 @@ def live_table(state: State, options: KahaDBOptions, *, takes_corrupt: bool) -> 
 
 def live_batches(
     batches: Iterable[pa.RecordBatch],
-    files: frozenset[int],
+    directory: JournalDirectory,
     options: KahaDBOptions,
     *,
     takes_corrupt: bool,
 ) -> Iterator[pa.RecordBatch]:
     """`live_table` of `state_of`."""
     with one_line(), no_cycles():
-        state = state_of(batches, files, options.tx_store)
+        state = state_of(batches, directory, options.tx_store)
         yield from live_table(state, options, takes_corrupt=takes_corrupt).to_batches(_BATCH_ROWS)
 
 

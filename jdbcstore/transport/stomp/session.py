@@ -115,6 +115,8 @@ class StompSession(Conversation[Event]):
 
     def _failed(self, error: Exception, event: Event | None) -> None:
         told, is_fatal = self.client.error_of(error, type(event).__name__)
+        if isinstance(event, Send) and event.receipt is None:  # who asks for a receipt may go on without this one
+            self.client.producer.spoil(event.transaction)
         self._error(told, None if event is None else event.receipt, fatal=is_fatal)
 
     def beat(self) -> None:

@@ -41,7 +41,7 @@ from jdbcstore.store.journal.kahadb.journal import Journal, JournalFile
 from jdbcstore.store.journal.replay import replay
 from jdbcstore.store.journal.state import State
 from tests.spark.kahadb.views import rows, table
-from tests.unit.kahadb.journals import END, batch, write
+from tests.unit.kahadb.journals import END, batch, index_page, write
 
 A, T = Queue("A"), Topic("T")
 ONE, TWO = (LocalTransactionId(number, ConnectionId("ID:c:1")) for number in (1, 2))
@@ -64,7 +64,7 @@ def without_payload(folder: Path, split_bytes: int) -> State:
     batches = [one for part in parts_of(directory, split_bytes) for one in read_part(part, options, schema)]
     table = pa.Table.from_batches(batches, arrow_schema(schema))
     ordered = table.sort_by([("file", "ascending"), ("offset", "ascending")])
-    return live.state_of(ordered.to_batches(1000), frozenset(directory.files), None)
+    return live.state_of(ordered.to_batches(1000), directory, None)
 
 
 def told(state: State) -> tuple[object, ...]:
@@ -101,6 +101,19 @@ def test_rows_without_messages_replay_to_the_same_state(vectors: dict[Path, Any]
         assert told(found) == told(wanted)
         torn = [damage for damage in wanted.damages if damage.at_the_end]
         assert found.damages == [damage for damage in wanted.damages if damage not in torn]
+
+
+def test_an_index_beside_the_journal_tells_of_branches_that_an_ack_compaction_has_dropped_the_end_of(
+    tmp_path: Path,
+) -> None:
+    copies: list[Command] = [RewrittenDataFile(2, 1), Trace("LOADED")]
+    write(tmp_path, {1: [add("1", tx=XA[0]), Prepare(XA[0])], 3: [add("2", tx=XA[1])], 4: copies})
+    directory = JournalDirectory(str(tmp_path))
+    assert set(live.replayed(directory, None).prepared) == {XA[0]}
+    (tmp_path / "db.data").write_bytes(index_page((4, 28), (3, 28)))
+    assert set(live.replayed(directory, None).prepared) == {XA[1]}
+    assert set(without_payload(tmp_path, 1).prepared) == {XA[1]}
+    assert [row["transactions"] for row in rows(tmp_path, view="files")] == [[], [str(XA[1])], []]
 
 
 def test_every_command_comes_back(tmp_path: Path) -> None:

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from jdbcstore.config.inspection import looking_into
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.errors import JournalDamaged, StoreError, StoreFull
 from jdbcstore.identifiers import XATransactionId
+from jdbcstore.migration.journals import contents_of_journals
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import SubscriptionInfo
+from jdbcstore.store.contract import SupportsTransactions
 from jdbcstore.store.journal.commands import (
     AddMessage,
     Command,
@@ -25,10 +28,12 @@ from jdbcstore.store.journal.commands import (
 from jdbcstore.store.journal.kahadb import rebuild, recovery
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.blank_index import blank_index, is_blank_index, leave_blank_index, wire_version_of
+from jdbcstore.store.journal.kahadb.inspection import check
 from jdbcstore.store.journal.kahadb.journal import Journal, JournalFile
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.pagefile import PageFile
 from jdbcstore.store.journal.kahadb.rebuild import rebuilt
+from jdbcstore.store.journal.kahadb.repair import repair
 from jdbcstore.store.journal.replay import replay
 from jdbcstore.store.journal.state import State
 from jdbcstore.testing.messages import text_message
@@ -301,6 +306,44 @@ def test_a_branch_whose_prepare_is_gone_is_in_doubt_if_its_broker_was_stopped(cl
         started_and_stopped(tmp_path)
         assert in_doubt(tmp_path) == ({XID} if closed else set())
         (tmp_path / "jdbcstore-index.sqlite").unlink()
+
+
+#: What the journal lacks: the rollback of a branch and the prepare of another one.
+LOST: dict[str, tuple[dict[int, list[Command]], tuple[int, int], set[XATransactionId]]] = {
+    "rollback": (BRANCH, (3, 28), {OTHER}),
+    "prepare": ({1: [add(1, transaction=XID)], 3: [add(3, transaction=OTHER)], 4: BRANCH[4]}, (1, 28), {XID}),
+}
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_who_only_looks_knows_the_branches_that_a_start_knows(lost: str, tmp_path: Path) -> None:
+    files, first, branches = LOST[lost]
+    store = tmp_path / "store"
+    store.mkdir()
+    write(store, files)
+    (store / "db.data").write_bytes(index_page((4, 28), first))
+    report = check(store)
+    assert set(report.survey.state.prepared) == branches
+    (finding,) = report.findings
+    assert finding.kind == "prepared"
+    assert f"{'rolled back' if lost == 'rollback' else 'prepared'} the transaction {XID}" in finding.what
+    with looking_into(f"kahadb:{store}") as view:
+        assert isinstance(view, SupportsTransactions)
+        assert {one.transaction_id for one in view.transaction_store().prepared_transactions()} == branches
+    with contents_of_journals(store) as contents:
+        assert set(contents.in_doubt) == branches
+    repair(store, tmp_path / "repaired")
+    assert in_doubt(tmp_path / "repaired") == branches
+    started_and_stopped(store)
+    assert in_doubt(store) == branches
+
+
+def test_a_damaged_index_tells_nothing_about_branches(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path, BRANCH)
+    (tmp_path / "db.data").write_bytes(b"an index")
+    with contents_of_journals(tmp_path) as contents:
+        assert set(contents.in_doubt) == {XID, OTHER}
+    assert "which branches (XA) are in doubt is told by the journal alone" in caplog.text
 
 
 def test_an_index_that_is_not_of_this_journal_is_not_believed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, IndexDamaged, JournalDamaged
 from jdbcstore.message import Message
-from jdbcstore.store.journal.commands import AddMessage, AddScheduledJob, RemoveMessage, UpdateMessage
+from jdbcstore.store.journal.commands import AddMessage, AddScheduledJob, RemoveMessage, Rollback, UpdateMessage
 from jdbcstore.store.journal.index import FILE_NAME as OURS
 from jdbcstore.store.journal.kahadb.journal import KahaDBLocation, Location, file_number
 from jdbcstore.store.journal.kahadb.pagefile import IndexDestination, IndexMessage, IndexPlace, PageFile
@@ -530,6 +530,18 @@ def _transactions(report: CheckReport) -> None:
                     "The message is lost, or was consumed otherwise; a commit changes nothing.",
                     "",
                 )
+    for branch in found.branches:
+        is_over = isinstance(branch, Rollback)
+        report.add(
+            "prepared",
+            found.directory,
+            f"the record that {'rolled back' if is_over else 'prepared'} the transaction {branch.transaction} is gone"
+            " with a file that an ack compaction has copied, only the index tells of it",
+            "A broker that rebuilds its index has it in doubt again."
+            if is_over
+            else "A broker that starts forgets it.",
+            "Do not delete the index; a start of jdbcstore, or 'jdbcstore kahadb repair', writes it again.",
+        )
     if found.state.prepared:
         report.notes.append(
             f"{len(found.state.prepared)} prepared transactions wait for the decision of their transaction manager"

@@ -36,7 +36,6 @@ from typing import Final, TypeAlias
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import IndexDamaged, JournalDamaged, StoreError
-from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.store.journal.commands import (
     COMMANDS,
     AddMessage,
@@ -54,6 +53,7 @@ from jdbcstore.store.journal.file_replacement import replaced_file
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.kahadb.appender import KAHADB
 from jdbcstore.store.journal.kahadb.blank_index import is_brokers_index
+from jdbcstore.store.journal.kahadb.branches import branches_by_index, last_update_of
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.journal import (
     CONTROL,
@@ -66,11 +66,11 @@ from jdbcstore.store.journal.kahadb.journal import (
     file_name,
     up_to,
 )
-from jdbcstore.store.journal.kahadb.pagefile import IndexDestination, IndexMessage, IndexPlace, PageFile
+from jdbcstore.store.journal.kahadb.pagefile import IndexDestination, IndexMessage, PageFile
 from jdbcstore.store.journal.kept_queue import keeping
 from jdbcstore.store.journal.known import destination_name
 from jdbcstore.store.journal.replay import Replay
-from jdbcstore.store.journal.state import State, StoredDestination, StoredSubscription, StoredTransaction
+from jdbcstore.store.journal.state import State, StoredDestination, StoredSubscription
 
 __all__ = ["make_rebuild_complete", "rebuilt"]
 
@@ -295,16 +295,14 @@ class _Believed:
         ended: subscriptions that there are not any more.
         there: messages that the journal says are gone: where their records stand, and who waits.
         queues: that the index knows, also empty ones.
-        rolled_back: transactions that the journal says are in doubt, and that are over.
-        prepared: transactions in doubt of which the journal does not say so.
+        branches: how transactions ended, or that they are in doubt.
     """
 
     over: dict[_Place, _Waiting] = field(default_factory=dict)
     ended: set[_Place] = field(default_factory=set)
     there: list[tuple[Destination, IndexMessage, _Waiting]] = field(default_factory=list)
     queues: list[Destination] = field(default_factory=list)
-    rolled_back: list[TransactionId] = field(default_factory=list)
-    prepared: list[TransactionId] = field(default_factory=list)
+    branches: list[Rollback | Prepare] = field(default_factory=list)
 
 
 def _believed(directory: Path, index_directory: Path, state: State) -> _Believed:
@@ -319,10 +317,10 @@ def _believed(directory: Path, index_directory: Path, state: State) -> _Believed
         return found
     try:
         with PageFile(index_directory) as index:
-            last = index.last_update
             journal = Journal(directory)
-            if last is None or not _is_there(journal, last):
-                return found  # it is empty, or of another journal
+            last = last_update_of(index, journal)
+            if last is None:
+                return found
             progress = Replay(journal.files)
             progress.apply(up_to(journal.records(), last))
             asked = None if index.closed_cleanly else set(state.perhaps_acknowledged)
@@ -334,57 +332,13 @@ def _believed(directory: Path, index_directory: Path, state: State) -> _Believed
                 _compare(found, indexed, stored, state, asked)
             for destination, stored in left.items():
                 _compare(found, IndexDestination(destination, {}, lambda: iter(())), stored, state, asked)
-            found.rolled_back = [one.transaction_id for one in _over(index, last, state)]
-            found.prepared = [one.transaction_id for one in state.unfinished.values() if _is_in_doubt(index, one)]
+            found.branches = branches_by_index(index, last, state)
     except IndexDamaged as error:
         log.warning(
             "the index of the broker cannot be read, the journal alone counts directory=%s: %s", directory, error
         )
         return _Believed()
     return found
-
-
-def _over(index: PageFile, last: IndexPlace, state: State) -> list[StoredTransaction]:
-    """Transactions in doubt that the index does not know. They were rolled back: what is left of a commit is copied.
-
-    A broker that started may have left out what stands behind a marker, and so have forgotten a transaction that is in
-    doubt.
-    """
-    first = index.first_in_progress
-    found: list[StoredTransaction] = []
-    for one in state.prepared.values():
-        end = one.operations[-1][:2]
-        files = {place.file for place in (*one.operations, one.prepared_at) if place is not None}
-        if end <= last and (first is None or end < first) and files.isdisjoint(state.rewritten_files):
-            found.append(one)
-    if index.closed_cleanly or not found:
-        return found
-    # Brokers before 5.16 did not keep commits. Messages of one are in the index.
-    sent = {(where, message_id) for one in found for where, message_id, _ in one.added}
-    committed = {
-        place
-        for indexed in index.destinations()
-        for message in indexed.messages()
-        if (place := (indexed.destination, message.message_id)) in sent
-    }
-    return [one for one in found if committed.isdisjoint((where, message_id) for where, message_id, _ in one.added)]
-
-
-def _is_in_doubt(index: PageFile, transaction: StoredTransaction) -> bool:
-    """Whether a transaction that nothing ends was prepared: a broker that stops rolls all others back."""
-    return (
-        index.closed_cleanly
-        and isinstance(transaction.transaction_id, XATransactionId)
-        and transaction.operations[0][:2] == index.first_in_progress
-    )
-
-
-def _is_there(journal: Journal, place: IndexPlace) -> bool:
-    """Whether a record begins here."""
-    if place.file not in journal.files:
-        return False
-    with journal.opened(place.file) as source:
-        return any(location[:2] == place for location, _ in JournalFile(source, place.file).records())
 
 
 def _compare(
@@ -477,10 +431,8 @@ class _Differences:
 
     def commands(self) -> Iterator[list[Command]]:
         """Groups of records; those of a group belong together."""
-        for transaction in self._believed.rolled_back:
-            yield [Rollback(transaction)]
-        for transaction in self._believed.prepared:
-            yield [Prepare(transaction)]
+        for command in self._believed.branches:
+            yield [command]
         yield from self._subscriptions()
         for where, message_id in self._places():
             commands = self._message(where, message_id)

@@ -19,6 +19,7 @@ from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.kahadb.appender import KAHADB
 from jdbcstore.store.journal.kahadb.blank_index import is_brokers_index, leave_blank_index, wire_version_of
+from jdbcstore.store.journal.kahadb.branches import correct_branches
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.rebuild import make_rebuild_complete
@@ -122,10 +123,11 @@ class _OneOfSeveral(_Broker):
     """Who wrote a directory that is only looked into; perhaps it is one of several stores."""
 
     def correct(self, progress: Replay) -> None:
-        """Transactions over several stores ended as ``txStore`` says."""
+        """Transactions over several stores ended as ``txStore`` says, others as the index of the broker does."""
         outcomes = self._directory.absolute().parent / "txStore"
         if outcomes.is_dir():
             progress.decide(Journal(outcomes))
+        correct_branches(progress, Journal(self._directory), self._place)
 
 
 def _tell_wire_version(place: Path, options: KahaDBOptions, known: int | None) -> None:
@@ -158,5 +160,6 @@ def made_anew(path: Path, directory: Path, options: KahaDBOptions, scheduler: Sc
     Raises:
         StoreError: the journal cannot be read, or the index not be written.
     """
-    before = _OneOfSeveral(directory, directory, options, scheduler, None)
+    place = Path(options.index_directory) if options.index_directory else directory
+    before = _OneOfSeveral(directory, place, options, scheduler, None)
     return recovery.made_anew(path, directory, options, scheduler, before, is_written=False)[0]

@@ -13,8 +13,16 @@ from typing import Final, Self
 
 from jdbcstore.errors import ConfigurationError, IndexDamaged, JournalDamaged, StoreError
 from jdbcstore.store.journal import remarks
-from jdbcstore.store.journal.commands import AckMessageFileMap, ProducerAudit, RewrittenDataFile, Trace
+from jdbcstore.store.journal.commands import (
+    AckMessageFileMap,
+    Prepare,
+    ProducerAudit,
+    RewrittenDataFile,
+    Rollback,
+    Trace,
+)
 from jdbcstore.store.journal.kahadb.ackmap import read_ack_map
+from jdbcstore.store.journal.kahadb.branches import settle_branches
 from jdbcstore.store.journal.kahadb.diagnosis import Pins
 from jdbcstore.store.journal.kahadb.directory_kind import foreign_store, stores_in, what_it_is
 from jdbcstore.store.journal.kahadb.journal import Journal, KahaDBLocation, Location, Record, up_to
@@ -97,6 +105,7 @@ class Survey:
         audit, ack_map: the newest records of these kinds.
         remarked: what brokers of ours remarked.
         compacted: files that begin with copies of acknowledgements, and the file that was copied.
+        branches: what only the index tells of transactions; it is in `state`.
         index: the index, opened; None if there is none or it is damaged.
         index_error: why it cannot be read.
     """
@@ -113,6 +122,7 @@ class Survey:
     ack_map: Location | None = None
     remarked: remarks.Remarked = field(default_factory=remarks.Remarked)
     compacted: dict[int, int] = field(default_factory=dict)
+    branches: list[Rollback | Prepare] = field(default_factory=list)
     index: PageFile | None = None
     index_error: IndexDamaged | None = None
 
@@ -233,6 +243,11 @@ def _replay(found: Survey, at_last_update: Callable[[Survey, PageFile, State], N
     tx_store = found.directory.parent / "txStore"
     if tx_store.is_dir() and tx_store != found.directory:
         progress.decide(Journal(tx_store))
+    if index is not None:
+        try:
+            found.branches = settle_branches(progress, journal, index)
+        except IndexDamaged as error:
+            found.index_error = error
     state = progress.finish()
     state.damages = sorted([*damages, *state.damages])
     state.damages_unlisted += unlisted

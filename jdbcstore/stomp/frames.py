@@ -10,11 +10,11 @@
 
 Rules, as ActiveMQ has them:
 
-- Blank lines between frames are heart-beats and mean nothing here; nor does a NUL there, which some clients write twice.
+- Blank lines between frames are heart-beats and mean nothing here; nor does a NUL there, which some clients write.
 - Of a header that comes twice the first one counts.
-- A body with ``content-length`` is counted and must be followed by NUL; any other ends at its first NUL. So it is in the
-  frames that may have a body, SEND, MESSAGE and ERROR. In any other a ``content-length`` means nothing: clients copy
-  the headers of a MESSAGE into its ACK.
+- A body with ``content-length`` is counted and must be followed by NUL; any other ends at its first NUL. It counts in
+  the frames that may have a body, SEND, MESSAGE and ERROR. In any other it means nothing: clients copy the headers of a
+  MESSAGE into its ACK.
 - Header lines are decoded in the way of the connection's version (`jdbcstore.stomp.dialect`); bodies stay bytes.
 - A frame we write ends with NUL and LF.
 

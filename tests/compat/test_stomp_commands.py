@@ -1,4 +1,4 @@
-"""Frames that clients write oddly, out of order, or about what there is not: a real ActiveMQ and ours answer the same."""
+"""Frames that are written oddly, out of order, or about what there is not: a real ActiveMQ and ours answer the same."""
 
 from __future__ import annotations
 
@@ -72,9 +72,8 @@ def nuls_stand_between_frames(client: Client, queue: str) -> Told:
 
 def lengths_are_written_as_java_reads_numbers(client: Client, queue: str) -> Told:
     headers = {"destination": queue, "persistent": "true"}
-    return [
-        asked(client, "SEND", {**headers, "content-length": length}, "hello") for length in ("5", " 5", "5 ", "+5", "005")
-    ]
+    lengths = ("5", " 5", "5 ", "+5", "005")
+    return [asked(client, "SEND", {**headers, "content-length": length}, "hello") for length in lengths]
 
 
 def transactions_are_not_there(client: Client, queue: str) -> Told:
@@ -124,11 +123,14 @@ def what_was_rolled_back_is_refused(client: Client, queue: str) -> Told:
 
 def _retired(client: Client, queue: str, mode: str, command: str) -> Told:
     messages = filled(client, queue, 4, mode)
-    said = [asked(client, "BEGIN", {"transaction": "t"})]
-    for message in messages[-1:] if mode == "client" else messages:
-        said.append(asked(client, "ACK", {**client.named(message), "transaction": "t"}))
-    said.append(asked(client, "ABORT", {"transaction": "t"}))
-    return said + [asked(client, command, client.named(message)) for message in messages]
+    orders = [("BEGIN", {"transaction": "t"})]
+    orders += [
+        ("ACK", {**client.named(message), "transaction": "t"})
+        for message in (messages[-1:] if mode == "client" else messages)
+    ]
+    orders.append(("ABORT", {"transaction": "t"}))
+    orders += [(command, client.named(message)) for message in messages]
+    return [asked(client, *order) for order in orders]
 
 
 def some_are_refused(client: Client, queue: str) -> Told:

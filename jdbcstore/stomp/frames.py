@@ -10,16 +10,16 @@
 
 Rules, as ActiveMQ has them:
 
-- Blank lines between frames are heart-beats and mean nothing here.
+- Blank lines between frames are heart-beats and mean nothing here; nor does a NUL there, which some clients write.
 - Of a header that comes twice the first one counts.
-- A body with ``content-length`` is counted and must be followed by NUL; any other ends at its first NUL.
+- A body with ``content-length`` is counted and must be followed by NUL; any other ends at its first NUL. It counts in
+  the frames that may have a body, SEND, MESSAGE and ERROR. In any other it means nothing: clients copy the headers of a
+  MESSAGE into its ACK.
 - Header lines are decoded in the way of the connection's version (`jdbcstore.stomp.dialect`); bodies stay bytes.
 - A frame we write ends with NUL and LF.
 
-Stricter than ActiveMQ, which would wait or lose its way silently:
-
-- ``content-length`` counts in every command, as the specification has it, not in SEND alone.
-- A NUL among the headers is an error: the client forgot the blank line, and its next frame would be eaten as a body.
+Stricter than ActiveMQ, which would lose its way silently: a NUL among the headers is an error. The client forgot the
+blank line, and its next frame would be eaten as a body.
 
 **Cost.** Every byte is looked at and copied a constant number of times, however the stream is chunked. A frame that
 lies within one chunk, which is nearly every frame, is cut out of it in one step and without another copy, and ACKs that
@@ -107,7 +107,7 @@ def counted(headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
 _find_head_end: Final = re.compile(rb"\n\r?\n").search
 #: The longest end of a head, and one byte more, so that a head that is cut is too long.
 _HEAD_END_BYTES: Final = 4
-_find_frame_start: Final = re.compile(rb"[^ \t\r\n]").search
+_find_frame_start: Final = re.compile(rb"[^\0 \t\r\n]").search
 
 #: The shortest frame that says anything: a command, one header, no body. Long headers are not looked for twice.
 _match_short: Final = re.compile(rb"[ \t\r\n]*+([A-Z]++)\n([^\0\r\n]{1,500}+)\n\n\0").match
@@ -121,6 +121,8 @@ _find_ack_ids: Final = re.compile(r"ACK\nid:([^\n]+)").findall
 
 #: What no short frame begins with.
 _SEND: Final = b"SEND"
+#: Whose bodies may be counted.
+_WITH_BODY: Final = frozenset(["SEND", "MESSAGE", "ERROR"])
 
 _COMMAND_LINES: Final = {command.encode(): command for command in COMMANDS}
 
@@ -305,7 +307,7 @@ class FrameParser:
             return None
         begin = end + 2
         length = headers.get("content-length")
-        if length is None:
+        if length is None or command not in _WITH_BODY:
             end = data.find(NUL, begin)
         elif length.isascii() and length.isdigit() and len(length) < _LENGTH_DIGITS:
             end = begin + int(length)
@@ -383,7 +385,7 @@ class FrameParser:
         if command is None:
             name = command_line.strip().decode("utf-8", "replace")
             raise ProtocolError(f"Unknown STOMP action: {name}", fatal=True)
-        length = headers.get("content-length")
+        length = headers.get("content-length") if command in _WITH_BODY else None
         self._missing = _UNTIL_NUL if length is None else self._parse_length(length)
         self._head_bytes = len(head)
         self._command = command
@@ -395,7 +397,7 @@ class FrameParser:
         self._check("header block", self._head_limit, len(head), self._head_bytes_max)
 
     def _parse_length(self, text: str) -> int:
-        digits = text.strip(JAVA_BLANKS)
+        digits = text.strip(JAVA_BLANKS).removeprefix("+")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
             raise ProtocolError(f"Specified content-length is not a valid integer: {text[:80]}", fatal=True)
         length = int(digits)

@@ -374,6 +374,55 @@ def _transaction(steps: str, *, is_distributed: bool) -> Scenario:
     return scenario
 
 
+def _in_doubt(*elements: str, prefetch: int, outcome: str) -> Scenario:
+    """What was sent to several queues at once is taken from each in one branch that is prepared, the next connection
+    decides, and consumes what is there then."""
+
+    def scenario(scene: Scene) -> None:
+        queues = [Queue(f"{scene.queue.physical_name}.{element}") for element in elements]
+        everywhere = Queue(",".join(queue.physical_name for queue in queues))
+        client = scene.client()
+        transaction = XATransactionId(100, client.name.encode(), b"doubt")
+        for number in range(prefetch):
+            client.send(everywhere, str(number))
+        scene.ask(client, _step(client, transaction, "b"))
+        for number, queue in enumerate(queues, 1):
+            client.subscribe(queue, prefetch, number)
+            first, *_, last = [client.dispatch().message for _ in range(prefetch)] * 2
+            assert first is not None
+            assert last is not None
+            assert last.message_id is not None
+            for kind in (c.ACK_DELIVERED, c.ACK_STANDARD):
+                ack = _ack(client, queue, kind, first.message_id, last.message_id, prefetch)
+                ack.consumer_id = client.consumer_id(number)
+                ack.transaction_id = transaction if kind == c.ACK_STANDARD else None
+                scene.ask(client, ack)
+        message = client.message(everywhere, "in doubt")
+        message.persistent, message.transaction_id = True, transaction
+        scene.ask(client, message, _step(client, transaction, "p"))
+        client.ask(c.RemoveInfo(object_id=ConnectionId(client.name)))
+
+        client = scene.client()
+        found = client.ask(_step(client, None, "v"))
+        assert isinstance(found, c.DataArrayResponse)
+        scene.told.append(transaction in found.data)
+        client.send(everywhere, "behind it")
+        for number, queue in enumerate(queues, 1):
+            client.subscribe(queue, number=number)
+            scene.told.append(client.text())
+        scene.ask(client, _step(client, transaction, outcome))
+        client.send(everywhere, "last")
+        shown: dict[object, list[tuple[str | None, int]]] = {queue: [] for queue in queues}
+        while not all(("last", 0) in texts for texts in shown.values()):
+            dispatch = client.dispatch()
+            assert isinstance(dispatch.message, TextMessage)
+            shown[dispatch.destination].append((dispatch.message.text, dispatch.redelivery_counter))
+        # A real one gives what comes back to a consumer in an order that is not always the same.
+        scene.told += [sorted(texts) for texts in shown.values()]
+
+    return scenario
+
+
 def _scenarios() -> Iterator[tuple[str, Scenario]]:
     for scenario in (unregistered, twice, sends, delivered, expired, left_by_a_durable_subscriber):
         yield scenario.__name__, scenario
@@ -395,6 +444,9 @@ def _scenarios() -> Iterator[tuple[str, Scenario]]:
         yield f"ack-{kind}-3-1-3", _acknowledging(kind, 3, 1, 3)
     for steps in _BRANCHES.split():
         yield f"branch-{steps}", _transaction(steps, is_distributed=True)
+    for outcome in "cor":
+        yield f"in-doubt-{outcome}", _in_doubt("A", prefetch=4, outcome=outcome)
+        yield f"in-doubt-composite-{outcome}", _in_doubt("A", "B", prefetch=1, outcome=outcome)
     for steps in _LOCAL.split():
         yield f"local-{steps}", _transaction(steps, is_distributed=False)
 

@@ -97,6 +97,22 @@ def test_each_filter_has_options_of_its_own(tmp_path: Path) -> None:
         assert [adapter.queue_message_store(Queue(name)).message_count for name in ("A", "B", "C")] == [4, 4, 4]
 
 
+def test_a_filter_may_name_several(tmp_path: Path) -> None:
+    """As an `activemq.xml` may have it, and as the directory of a Java broker tells it without the file."""
+    url = f"mkahadb:{tmp_path}?filters=queue://*.A,*.*.A;journalMaxFileLength=8kb,topic://*.A,queue://B.A"
+    for opened, names in ((url, ("X.A", "B.A", "A")), (f"mkahadb:{tmp_path}", ("X.Y.A",))):
+        with open_store(opened) as adapter:
+            for name in names:
+                queue = Queue(name)
+                adapter.queue_message_store(queue).add_message(text_message(1, destination=queue)).result(30)
+    stores = {}
+    for path in tmp_path.iterdir():
+        if path.is_dir() and path.name != "txStore":
+            with open_store(f"kahadb:{path}") as store:
+                stores[path.name] = {queue.physical_name for queue in store.destinations()}
+    assert stores == {"#2a.A#2c#2a.#2a.A": {"X.A", "X.Y.A"}, "queue#3a#2f#2fB.A": {"B.A"}, "#210": {"A"}}
+
+
 @pytest.mark.parametrize(
     ("filters", "error"),
     [

@@ -106,10 +106,10 @@ public final class ActiveMq {
         }
     }
 
-    /** One store for queues M.>, one for each other destination. */
+    /** One store for queues M.> and *.M, one for each other destination. */
     private PersistenceAdapter severalKahaDB() throws Exception {
         FilteredKahaDBPersistenceAdapter some = new FilteredKahaDBPersistenceAdapter();
-        some.setQueue("M.>");
+        some.setQueue("M.>,*.M");
         some.setPersistenceAdapter(new KahaDBPersistenceAdapter());
         FilteredKahaDBPersistenceAdapter others = new FilteredKahaDBPersistenceAdapter();
         others.setPerDestination(true);

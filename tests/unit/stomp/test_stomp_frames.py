@@ -53,6 +53,24 @@ def test_blank_lines_between_frames_are_heart_beats(beats: bytes) -> None:
     assert len(parse(beats + b"SEND\n\n\0" + beats + b"SEND\n\n\0" + beats)) == 2
 
 
+@pytest.mark.parametrize("frame", [b"SEND\n\n\0", b"ACK\nid:1\n\n\0", b"BEGIN\ntransaction:1\na:b\n\n\0"])
+@pytest.mark.parametrize("nuls", [b"\0", b"\0\0\n", b"\n\0\n\0", b" \0\r\n"])
+def test_a_nul_between_frames_means_nothing(frame: bytes, nuls: bytes) -> None:
+    data = nuls + frame + nuls + frame + nuls
+    assert len(parse(data)) == len(parse(*bytewise(data))) == 2
+
+
+def test_a_nul_between_acknowledgements_means_nothing() -> None:
+    parser = FrameParser()
+    parser.speak("1.2")
+    parser.feed(2 * b"ACK\nid:1\n\n\0\0\n")
+    assert parser.next_acks() == ["1"]
+    frame = parser.next_frame()
+    assert frame is not None
+    assert frame.headers == {"id": "1"}
+    assert parser.next_frame() is None
+
+
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("length", [b"", b"content-length:11"])
 def test_any_chunking_gives_the_same_frames(line_end: bytes, length: bytes) -> None:
@@ -125,18 +143,27 @@ def test_crlf_ends_the_header_block_in_every_version(version: str) -> None:
 # --- bodies
 
 
-@pytest.mark.parametrize("command", [b"SEND", b"ACK", b"CONNECT"])
-def test_content_length_counts_over_nul(command: bytes) -> None:
-    frames = parse(command + b"\ncontent-length:3\n\na\0b\0\nSEND\n\n\0")
+def test_content_length_counts_over_nul() -> None:
+    frames = parse(b"SEND\ncontent-length:3\n\na\0b\0\nSEND\n\n\0")
     assert [frame.body for frame in frames] == [b"a\0b", b""]
+
+
+@pytest.mark.parametrize("command", [b"ACK", b"SUBSCRIBE", b"CONNECT"])
+@pytest.mark.parametrize("length", [b"0", b"8511", b"x", b"-1"])
+@pytest.mark.parametrize("more", [b"", b"id:1\n"])
+def test_content_length_means_nothing_in_a_frame_without_body(command: bytes, length: bytes, more: bytes) -> None:
+    data = command + b"\ncontent-length:" + length + b"\n" + more + b"\n\0\nSEND\n\nb\0"
+    for chunks in ([data], bytewise(data)):
+        assert [(frame.command.encode(), frame.body) for frame in parse(*chunks)] == [(command, b""), (b"SEND", b"b")]
 
 
 def test_a_body_without_content_length_ends_at_nul() -> None:
     assert parse(b"SEND\n\nab\0")[0].body == b"ab"
 
 
-def test_blanks_around_content_length_are_fine() -> None:
-    assert parse(b"SEND\ncontent-length: 3 \n\na\0b\0")[0].body == b"a\0b"
+@pytest.mark.parametrize("length", [b" 3 ", b"+3", b"003"])
+def test_content_length_may_be_written_as_java_reads_numbers(length: bytes) -> None:
+    assert parse(b"SEND\ncontent-length:" + length + b"\n\na\0b\0")[0].body == b"a\0b"
 
 
 def test_no_nul_after_the_counted_body() -> None:
@@ -145,7 +172,7 @@ def test_no_nul_after_the_counted_body() -> None:
     assert e.value.fatal
 
 
-@pytest.mark.parametrize("length", ["-1", "x", "", "1.0", "1_0", "+1", "\u0663", "9" * 5000])
+@pytest.mark.parametrize("length", ["-1", "x", "", "1.0", "1_0", "++1", "\u0663", "9" * 5000])
 def test_a_content_length_that_is_no_number(length: str) -> None:
     with pytest.raises(ProtocolError, match="content-length is not a valid integer") as e:
         parse(f"SEND\ncontent-length:{length}\n\n\0".encode())
@@ -251,7 +278,7 @@ def test_a_frame_beyond_a_limit_is_refused_and_the_limit_named(data: bytes, limi
     assert e.value.fatal
 
 
-@pytest.mark.parametrize("data", [b"SEND\n\n123456", b"CONNECT\ncontent-length:6\n\n"])
+@pytest.mark.parametrize("data", [b"SEND\n\n123456", b"SEND\ncontent-length:6\n\n", b"CONNECT\n\n123456"])
 def test_strangers_get_smaller_bodies(data: bytes) -> None:
     with pytest.raises(ProtocolError, match=r"unconnected_body_bytes is 5$"):
         parse(data, version=None, limits=SMALL)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -37,9 +38,10 @@ NO_STORES: Final = (TX_STORE, "scheduler")
 _INDEXES: Final = ("db.data", FILE_NAME)
 _NAME_CHARACTERS: Final = 64
 _KEPT: Final = re.compile(r"[0-9A-Za-z_.#-]")
+_BETWEEN_FILTERS: Final = re.compile(r",(?=\s*(?:(?:queue|topic)://|,|$))")
 _PREFIX: Final = re.compile(r"(queue|topic)#3a#2f#2f(.*)")
 #: What stands in the names of filters and is not kept in those of directories.
-_SPECIAL: Final = {"#3e": ">", "#2a": "*"}
+_SPECIAL: Final = {"#3e": ">", "#2a": "*", "#2c": ","}
 
 
 def directory_name(filter_name: str) -> str:
@@ -51,27 +53,35 @@ def directory_name(filter_name: str) -> str:
 
 
 def filter_of(name: str) -> Destination | None:
-    """The filter of a directory by its name, as far as that can be read back; None for everything, or if it cannot."""
+    """The filter of a directory by its name, as far as that can be read back; None for everything, or if it cannot.
+
+    The name of a composite does not tell whether it is of queues; it is taken for one.
+    """
     found = _PREFIX.fullmatch(name)
-    if found is None:
+    if found is None and ("#2c" not in name or len(name) == _NAME_CHARACTERS):
         return None
-    rest = re.sub("|".join(_SPECIAL), lambda one: _SPECIAL[one[0]], found[2])
+    kind, rest = ("queue", name) if found is None else found.groups()
+    rest = re.sub("|".join(_SPECIAL), lambda one: _SPECIAL[one[0]], rest)
     if "#" in rest:
         rest = re.sub(r"#([0-9a-f]{1,4})", lambda one: chr(int(one[1], 16)), rest)
     try:
-        return Queue(rest) if found[1] == "queue" else Topic(rest)
+        pattern = Queue(rest) if kind == "queue" else Topic(rest)
+        pattern.elements()
     except ConfigurationError:
         return None
+    return pattern
 
 
 def filters_of(text: str) -> dict[Destination, dict[str, str]]:
     """Filters as an option tells them: ``queue://A.>;name=value,topic://T``; and the options that each has of its own.
 
+    A filter may be a composite: ``queue://*.A,*.B,topic://T`` are two.
+
     Raises:
         ConfigurationError: one is none, or is there twice.
     """
     found: dict[Destination, dict[str, str]] = {}
-    for one in filter(None, map(str.strip, text.split(","))):
+    for one in filter(None, map(str.strip, _BETWEEN_FILTERS.split(text))):
         name, *options = map(str.strip, one.split(";"))
         pattern = parse_destination(name)
         if pattern in found:
@@ -86,9 +96,14 @@ def filters_of(text: str) -> dict[Destination, dict[str, str]]:
 
 
 def chosen(destination: Destination, filters: Iterable[Destination]) -> Destination | None:
-    """The filter that takes a destination: the one that says most about it."""
-    found = [one for one in filters if type(one) is type(destination) and one.matches(destination)]
-    return max(found, key=_said, default=None)
+    """The filter that takes a destination: the one that says most about it. A composite takes what its parts take."""
+    found = [
+        (_said(part), one)
+        for one in filters
+        for part in one.elements()
+        if type(part) is type(destination) and part.matches(destination)
+    ]
+    return max(found, key=itemgetter(0))[1] if found else None
 
 
 def _said(pattern: Destination) -> tuple[int, int, int]:

@@ -38,8 +38,9 @@ class MKahaDBOptions(KahaDBOptions):
 
     Args:
         filters: qualified names of destinations with wildcards, separated by commas: ``queue://A.>,topic://>``. Each
-            has a store of its own, beside those that are there. What none takes has the store for everything. A filter
-            may have options of its own, by ActiveMQ's names: ``queue://A.>;journalMaxFileLength=16mb;cleanupInterval=0``.
+            has a store of its own, beside those that are there. What none takes has the store for everything. What
+            stands behind a comma without ``queue://`` or ``topic://`` belongs to the filter before. A filter may have
+            options of its own, by ActiveMQ's names: ``queue://A.>;journalMaxFileLength=16mb;cleanupInterval=0``.
         per_destination: what no filter takes has a store for each destination.
 
     Raises:

@@ -405,7 +405,7 @@ def _in_doubt(*elements: str, prefetch: int, outcome: str) -> Scenario:
         client = scene.client()
         found = client.ask(_step(client, None, "v"))
         assert isinstance(found, c.DataArrayResponse)
-        scene.told.append(transaction in found.data)
+        scene.told.append(transaction in (found.data or ()))
         client.send(everywhere, "behind it")
         for number, queue in enumerate(queues, 1):
             client.subscribe(queue, number=number)

@@ -10,7 +10,7 @@ from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.identifiers import ProducerId, XATransactionId
-from jdbcstore.store.contract import Commit, PersistenceAdapter
+from jdbcstore.store.contract import Commit, PersistenceAdapter, SupportsTransactions
 from jdbcstore.store.disk import DiskFile
 from jdbcstore.store.journal.mkahadb.adapter import MKahaDBPersistenceAdapter
 from jdbcstore.testing import (
@@ -132,6 +132,7 @@ def test_a_store_of_one_queue_with_nothing_in_it_is_opened_for_whom_it_is_there(
     with open_store(url) as adapter:
         for name in ("EMPTY", "FULL", "FORMER", "DOUBT"):
             adapter.queue_message_store(Queue(name))
+        assert isinstance(adapter, SupportsTransactions)
         add(adapter, "FULL", 1)
         came = {ProducerId("ID:former", 1, 1): 5}
         former = text_message(2, destination=Queue("FORMER"))

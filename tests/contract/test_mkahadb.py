@@ -9,8 +9,10 @@ import pytest
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.store.contract import Commit
+from jdbcstore.identifiers import ProducerId, XATransactionId
+from jdbcstore.store.contract import Commit, PersistenceAdapter, SupportsTransactions
 from jdbcstore.store.disk import DiskFile
+from jdbcstore.store.journal.mkahadb.adapter import MKahaDBPersistenceAdapter
 from jdbcstore.testing import (
     DurablePersistenceAdapterContract,
     DurableScheduleContract,
@@ -19,6 +21,8 @@ from jdbcstore.testing import (
     OpenAdapter,
     text_message,
 )
+
+XID = XATransactionId(7, b"several", b"one")
 
 
 @pytest.mark.one_in(3)  # each of its stores is one of KahaDB's, which has all of the suite
@@ -111,6 +115,46 @@ def test_a_filter_may_name_several(tmp_path: Path) -> None:
             with open_store(f"kahadb:{path}") as store:
                 stores[path.name] = {queue.physical_name for queue in store.destinations()}
     assert stores == {"#2a.A#2c#2a.#2a.A": {"X.A", "X.Y.A"}, "queue#3a#2f#2fB.A": {"B.A"}, "#210": {"A"}}
+
+
+def test_a_store_of_one_queue_with_nothing_in_it_is_opened_for_whom_it_is_there(tmp_path: Path) -> None:
+    """Each that is open takes a thread and files, and Java brokers do not open those either."""
+    url = f"mkahadb:{tmp_path}?perDestination=true"
+
+    def add(adapter: PersistenceAdapter, name: str, number: int) -> None:
+        message = text_message(number, destination=Queue(name))
+        adapter.queue_message_store(Queue(name)).add_message(message).result(30)
+
+    def opened(adapter: PersistenceAdapter) -> set[str]:
+        assert isinstance(adapter, MKahaDBPersistenceAdapter)
+        return {child.directory.name.removeprefix("queue#3a#2f#2f") for child in adapter.children()}
+
+    with open_store(url) as adapter:
+        for name in ("EMPTY", "FULL", "FORMER", "DOUBT"):
+            adapter.queue_message_store(Queue(name))
+        assert isinstance(adapter, SupportsTransactions)
+        add(adapter, "FULL", 1)
+        came = {ProducerId("ID:former", 1, 1): 5}
+        former = text_message(2, destination=Queue("FORMER"))
+        store = adapter.queue_message_store(Queue("FORMER"))
+        adapter.commit_together(Commit(adds=[(store, former)], producers=came)).result(30)
+        assert former.message_id is not None
+        store.remove_message(former.message_id).result(30)
+        transaction = adapter.transaction_store().begin(XID)
+        transaction.add_message(adapter.queue_message_store(Queue("DOUBT")), text_message(3))
+        transaction.prepare().result(30)
+        assert opened(adapter) == {"EMPTY", "FULL", "FORMER", "DOUBT"}
+        last = adapter.last_message_broker_sequence_id()
+    for reopened in (url, f"mkahadb:{tmp_path}"):
+        with open_store(reopened) as adapter:
+            assert opened(adapter) - {"#210"} == {"FULL", "FORMER", "DOUBT"}
+            assert adapter.last_producer_sequence_id(ProducerId("ID:former", 1, 1)) == 5
+            assert adapter.last_message_broker_sequence_id() >= last
+    with open_store(f"mkahadb:{tmp_path}") as adapter:
+        add(adapter, "EMPTY", 4)
+        assert opened(adapter) == {"#210", "EMPTY", "FULL", "FORMER", "DOUBT"}
+    with open_store(f"kahadb:{tmp_path / 'queue#3a#2f#2fEMPTY'}") as adapter:
+        assert adapter.destinations() == {Queue("EMPTY")}
 
 
 @pytest.mark.parametrize(

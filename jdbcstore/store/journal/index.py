@@ -509,6 +509,11 @@ class Index:
             found = self.connection.execute("SELECT last FROM producers WHERE producer = ?", (producer,)).fetchone()
             return max(self.producers.get(producer, -1), -1 if found is None else found[0])
 
+    def remembers_producers(self) -> bool:
+        """Whether it knows of any producer how far it came."""
+        with self.lock, _errors():
+            return bool(self.producers or self.connection.execute("SELECT 1 FROM producers LIMIT 1").fetchone())
+
     # -- scheduled messages --------------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> JobRow | None:

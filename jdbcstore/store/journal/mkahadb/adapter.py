@@ -124,6 +124,11 @@ class Child(KahaDBPersistenceAdapter):
         index = self.reading()
         return [self.next_sequence() for one in index.operations(index.prepared()[xid]) if one.adds]
 
+    def has_anything(self) -> bool:
+        """Whether there is anything in it that somebody may ask for."""
+        index = self.reading()
+        return bool(self.destinations() or index.prepared() or index.remembers_producers())
+
     def next_sequence(self) -> int:
         index = self.opened()
         index.given = self._parent.next_number(index.given)
@@ -146,6 +151,8 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         )
         self._filters: Final = self.options.of_filters()
         self._children: dict[str, Child] = {}
+        #: The stores of one destination that are closed, because nothing is in them.
+        self._unused: set[str] = set()
         self._abandoned: list[Child] = []
         self._where: dict[Destination, Child] = {}
         self._numbering = threading.Lock()
@@ -191,13 +198,21 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         self._is_broken, self._given = False, 0
         self._global_id = b"jdbcstore:" + secrets.token_hex(8).encode()
         for path in stores_of(self.directory):
-            self._child(path.name)
+            child = self._child(path.name)
+            if self._is_of_one_destination(path.name) and not child.has_anything():
+                self._unused.add(path.name)  # each takes a thread and open files; who needs it opens it again
+                del self._children[path.name]
+                child.stop()
         if not self.options.per_destination or (self.directory / SCHEDULER).is_dir():
             self._child(self._name_for_everything())
         self._outcomes.read()
         is_done = self._decide()
         self._outcomes.open(self.options.of_others(), is_done=is_done)
         self._worker = ThreadPoolExecutor(1, "jdbcstore-mkahadb")
+
+    def _is_of_one_destination(self, name: str) -> bool:
+        pattern = filter_of(name)
+        return not (pattern is None or pattern in self._filters or pattern.is_composite or pattern.is_wildcard)
 
     def _name_for_everything(self) -> str:
         return next((one for one in EVERYTHING if is_store(self.directory / one)), EVERYTHING[0])
@@ -227,6 +242,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
                 child = self._new_child(name)
                 child.start()
                 self._children[name] = child
+                self._unused.discard(name)
                 self.next_number(child.last_message_broker_sequence_id(), step=0)
                 for destination in child.destinations():
                     other = self._where.setdefault(destination, child)
@@ -278,6 +294,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
 
     def _close_children(self, *, abandon: bool) -> None:
         children, self._children, self._where = list(self._children.values()), {}, {}
+        self._unused.clear()
         if abandon:
             self._abandoned += children
         with ExitStack() as stack:
@@ -318,7 +335,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         return found
 
     def _name_for(self, destination: Destination) -> str:
-        there = {filter_of(name): name for name in self._children}
+        there = {filter_of(name): name for name in (*self._unused, *self._children)}
         wanted = [*self._filters, *(one for one in there if one is not None)]
         pattern = chosen(destination, wanted)
         if pattern is not None:

@@ -20,7 +20,7 @@ topic                          tells                                        data
 ``MessageDLQd.Queue.NAME``     a message has become a dead letter           the same
 ``MessageDelivered.Queue.NAME`` a message has arrived                       the same; orignalDestination
 ``MessageConsumed.Queue.NAME`` a consumer is done with a message            the same; orignalDestination
-``SlowConsumer.Topic.NAME``    a subscriber holds its publishers back       its ConsumerInfo; consumerId
+``SlowConsumer.Topic.NAME``    a subscriber does not keep up                its ConsumerInfo; consumerId
 ``NoConsumer.Queue.NAME``      what has come while nobody is subscribed     none: it is the message itself
 ============================== ============================================ ==========================================
 
@@ -247,12 +247,12 @@ class Advisories:
         """A consumer is done with a message, and its policy wants that to be told."""
         self._tell_of("MessageConsumed", message, source, partial(_origin, message, source))
 
-    def slow_consumer(self, consumer: Consumer) -> None:
-        """A subscriber of a topic begins to hold its publishers back: told if its policy wants that."""
+    def slow_consumer(self, consumer: Consumer, source: Destination) -> None:
+        """A subscriber of a topic does not keep up with what comes from it: told if its policy wants that."""
         info = self._consumers.get(consumer)
-        if info is not None and self._host.policy_for(consumer.destination).advisory_for_slow_consumers:
+        if info is not None and self._host.policy_for(source).advisory_for_slow_consumers:
             self._tell(
-                _of("SlowConsumer", consumer.destination),
+                _of("SlowConsumer", source),
                 lambda: info,
                 lambda: {"consumerId": str(info.consumer_id)},
             )

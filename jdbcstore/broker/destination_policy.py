@@ -142,7 +142,7 @@ class DestinationPolicy:
         consumers_before_dispatch_starts, time_before_dispatch_starts_ms: wait for so many consumers, at most so long.
         advisory_for_delivery, advisory_for_consumed: whether it is told of each message that it has arrived, and that a
             consumer is done with it (`jdbcstore.broker.advisories`).
-        advisory_for_slow_consumers: whether it is told that a subscriber of a topic holds its publishers back.
+        advisory_for_slow_consumers: whether it is told that a subscriber of a topic does not keep up.
         send_advisory_if_no_consumers: whether messages that are not persistent and come while nobody is subscribed are
             shown to those who listen for them.
         include_body_for_advisory: whether advisories about messages have their bodies.

@@ -13,7 +13,7 @@ import pytest
 
 from jdbcstore import Broker, BrokerOptions, open_store, running
 from jdbcstore.broker.destination_policy import DestinationPolicy
-from jdbcstore.destination import Queue, TempQueue, Topic
+from jdbcstore.destination import Destination, Queue, TempQueue, Topic
 from jdbcstore.errors import (
     JdbcStoreError,
     LeaseLost,
@@ -512,12 +512,7 @@ def test_temporary_destinations_are_told_to_others_and_are_their_owners_alone(ad
         other.subscribe(Topic("ActiveMQ.Advisory.TempQueue,ActiveMQ.Advisory.TempTopic"), number=9)
         owner.ask(c.DestinationInfo(destination=late))
         owner.ask(c.DestinationInfo(destination=early, operation_type=1))
-        told = []
-        for _ in range(3):
-            advisory = other.dispatch().message
-            assert advisory is not None
-            assert isinstance(advisory.data_structure, c.DestinationInfo)
-            told.append((advisory.data_structure.destination, advisory.data_structure.operation_type))
+        told = [_told(other) for _ in range(3)]
         assert told == [(early, 0), (late, 0), (early, 1)]
         assert "remote temporary" in error_of(other.subscribe(late))[1]
         assert error_of(other.send(early, "x"))[0] == "org.apache.activemq.DestinationDoesNotExistException"
@@ -551,6 +546,25 @@ def test_a_queue_is_removed_with_its_messages_unless_somebody_consumes_from_it(a
         client.subscribe(A, number=2)
         client.send(A, "y")
         assert [client.text(), client.text()][-1] == "y"
+
+
+@pytest.mark.parametrize("destination", [A, Topic("T")])
+def test_who_listens_hears_that_a_destination_was_removed(address: Address, destination: Queue | Topic) -> None:
+    with OpenWireClient(address) as client, OpenWireClient(address) as listener:
+        client.subscribe(destination)
+        client.ask(c.RemoveInfo(object_id=client.consumer_id()))
+        listener.subscribe(Topic("ActiveMQ.Advisory.Queue,ActiveMQ.Advisory.Topic"))
+        assert _told(listener) == (destination, 0)
+        assert type(client.ask(c.DestinationInfo(destination=destination, operation_type=1))) is c.Response
+        assert _told(listener) == (destination, 1)
+
+
+def _told(listener: OpenWireClient) -> tuple[Destination | None, int]:
+    """Of which destination the next advisory tells, and whether that is there or gone."""
+    advisory = listener.dispatch().message
+    assert advisory is not None
+    assert isinstance(advisory.data_structure, c.DestinationInfo)
+    return advisory.data_structure.destination, advisory.data_structure.operation_type
 
 
 @pytest.mark.parametrize("kind", [Queue, Topic])

@@ -325,8 +325,15 @@ class OpenWireSession(Conversation[Event]):
         silence_ms = agreed.max_inactivity_ms
         self._wire.beat(silence_ms // 3, silence_ms // 2, agreed.max_inactivity_initial_delay_ms)
         self._broker.loop.call_later(_LOGIN_S, self._login_timed_out)
-        name = self._broker.options.broker_name
-        self._say(c.BrokerInfo(broker_id=BrokerId(self._broker.id_stem), broker_name=name, peer_broker_infos=()))
+        broker = self._broker
+        self._say(
+            c.BrokerInfo(
+                broker_id=BrokerId(broker.id_stem),
+                broker_url=broker.origin_url,
+                broker_name=broker.options.broker_name,
+                peer_broker_infos=(),
+            )
+        )
 
     def _login_timed_out(self) -> None:
         if self._is_stranger and not self.client.is_closed:

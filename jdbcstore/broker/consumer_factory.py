@@ -105,6 +105,8 @@ def _durable_consumer(
     destination = wanted.destination
     if destination.is_queue:
         raise ProtocolError("Invalid Subscription: cannot durably subscribe to a Queue destination!")
+    if broker.options.reject_durable_consumers:
+        raise ProtocolError("Durable Consumers are not allowed: reject_durable_consumers is on")
     if destination.is_composite or destination.is_temporary:
         raise ProtocolError(
             f"Cannot durably subscribe to {wanted.label}: name one topic, or a wildcard that covers several"

@@ -5,7 +5,8 @@ which is one of ActiveMQ's commands to clients that speak OpenWire. It is made o
 topic. Who subscribes to one of the first six kinds is told first what there is already. A wildcard in the
 place of the kind is told only ``MasterBroker``.
 
-All names begin with ``ActiveMQ.Advisory.``; NAME is the destination's, and stands behind ``Queue.`` or ``Topic.``.
+All names begin with ``ActiveMQ.Advisory.``; NAME is the destination's, and stands behind ``Queue.`` or ``Topic.``, of
+a temporary one behind ``TempQueue.`` or ``TempTopic.`` where the kind is in `_TYPED`.
 
 ============================== ============================================ ==========================================
 topic                          tells                                        dataStructure, and a property
@@ -68,6 +69,9 @@ _TEMPORARY_TOPICS: Final = Topic(f"{ADVISORY_PREFIX}TempTopic")
 _QUEUES: Final = Topic(f"{ADVISORY_PREFIX}Queue")
 _TOPICS: Final = Topic(f"{ADVISORY_PREFIX}Topic")
 _CONNECTIONS: Final = Topic(f"{ADVISORY_PREFIX}Connection")
+
+#: Kinds whose names tell whether a destination is temporary.
+_TYPED: Final = frozenset({"MessageDLQd", "MessageDelivered", "MessageConsumed", "SlowConsumer"})
 
 #: A session of those whose protocol has none, as ActiveMQ gives to them.
 _NO_SESSION: Final = -1
@@ -385,7 +389,8 @@ def _topic_of(destination: Destination) -> Topic:
 def _of(kind: str, destination: Destination) -> Topic:
     """The topic of one destination; the comma of a composite would make a composite of it."""
     name = destination.physical_name.replace(",", "&sbquo;")
-    return Topic(f"{ADVISORY_PREFIX}{kind}.{'Queue' if destination.is_queue else 'Topic'}.{name}")
+    of = "Temp" if destination.is_temporary and kind in _TYPED else ""
+    return Topic(f"{ADVISORY_PREFIX}{kind}.{of}{'Queue' if destination.is_queue else 'Topic'}.{name}")
 
 
 def _info(destination: Destination, connection_id: str | None, *, is_removed: bool = False) -> DestinationSubject:

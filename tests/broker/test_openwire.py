@@ -535,6 +535,40 @@ def test_a_policy_asks_to_be_told_of_slow_subscribers(start_broker: StartBroker)
         assert told.properties["consumerId"] == str(slow.consumer_id())
 
 
+def test_a_client_is_told_to_ask_for_each_message_if_the_policy_says_so(start_broker: StartBroker) -> None:
+    policy = DestinationPolicy(pattern=A, queue_prefetch=0)
+    with OpenWireClient(start_broker(bind="openwire://127.0.0.1:0", policies=[policy])) as client:
+        client.send(A, "x")
+        client.send(A, "y")
+        consumer = client.consumer_id()
+        client.write(c.ConsumerInfo(consumer_id=consumer, destination=A, prefetch_size=1000))
+        for text in ("x", "y"):
+            control = client.read()
+            assert isinstance(control, c.ConsumerControl)
+            assert (control.consumer_id, control.prefetch, control.close) == (consumer, 0, False)
+            client.write(c.MessagePull(consumer_id=consumer, destination=A, timeout=-1))
+            assert client.text() == text
+            client.write(c.ConsumerControl(consumer_id=consumer, prefetch=1000))  # the policy goes before that, too
+
+
+def test_advisories_about_messages_of_temporary_destinations_say_so(start_broker: StartBroker) -> None:
+    policy = DestinationPolicy(advisory_for_delivery=True, advisory_for_consumed=True)
+    with OpenWireClient(start_broker(bind="openwire://127.0.0.1:0", policies=[policy])) as client:
+        replies = TempQueue(f"{client.name}:1")
+        client.ask(c.DestinationInfo(destination=replies))
+        for number, kind in enumerate(("MessageDelivered", "MessageConsumed"), start=2):
+            client.subscribe(Topic(f"ActiveMQ.Advisory.{kind}.TempQueue.{replies.physical_name}"), number=number)
+        client.send(replies, "x")
+        told = client.dispatch().message
+        assert told is not None
+        assert told.properties["orignalDestination"] == str(replies)
+        client.subscribe(replies)
+        client.acknowledge(None, client.dispatch())
+        told = client.dispatch().message
+        assert told is not None
+        assert told.destination == Topic(f"ActiveMQ.Advisory.MessageConsumed.TempQueue.{replies.physical_name}")
+
+
 def test_a_queue_is_removed_with_its_messages_unless_somebody_consumes_from_it(address: Address) -> None:
     with OpenWireClient(address) as client:
         client.send(A, "x")

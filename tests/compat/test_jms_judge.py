@@ -50,7 +50,8 @@ RECOVERING = [
     DestinationPolicy(pattern=Topic("RECOVERED.TIME.>"), subscription_recovery="timed"),
     DestinationPolicy(pattern=Topic("RECOVERED.ALWAYS.>"), subscription_recovery="last_image", always_retroactive=True),
 ]
-STARTING = [
+DISPATCHING = [
+    DestinationPolicy(pattern=Queue("ASKED.>"), queue_prefetch=0),
     DestinationPolicy(pattern=Queue("STARTED.COUNT.>"), consumers_before_dispatch_starts=2),
     DestinationPolicy(pattern=Queue("STARTED.TIME.>"), time_before_dispatch_starts_ms=800),
     DestinationPolicy(
@@ -94,7 +95,7 @@ def urls(class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with (
         ActiveMQ(class_path, folder, "kahadb") as activemq,
         running(
-            Broker(open_store(f"sqlite:///{folder}/store.db"), options, policies=[*ADVISING, *RECOVERING, *STARTING])
+            Broker(open_store(f"sqlite:///{folder}/store.db"), options, policies=[*ADVISING, *RECOVERING, *DISPATCHING])
         ) as (
             host,
             port,

@@ -179,10 +179,19 @@ public final class ActiveMq {
             recovering("TIME", new TimedSubscriptionRecoveryPolicy()),
             recovering("NONE", new NoSubscriptionRecoveryPolicy()),
             always,
+            asked(),
             starting("COUNT", 2, 0),
             starting("TIME", 0, 800),
             starting("BOTH", 2, 60_000)));
         return policy;
+    }
+
+    /** What gives consumers of queues only what they ask for. */
+    private static PolicyEntry asked() {
+        PolicyEntry entry = new PolicyEntry();
+        entry.setQueue("ASKED.>");
+        entry.setQueuePrefetch(0);
+        return entry;
     }
 
     /** What lets queues wait for consumers before they deliver anything. */

@@ -290,6 +290,23 @@ public final class UsageJudge extends Judge {
                 return Arrays.asList(outcome.get(), rest(sender));
             });
         }
+        check("prefetch 0 that the policy says", () -> {
+            Session session = session();
+            Queue queue = session.createQueue("ASKED." + own(""));
+            send(session, queue, "1", "2", "3");
+            MessageConsumer one = session.createConsumer(queue);
+            MessageConsumer other = session.createConsumer(queue);
+            List<Object> found = new ArrayList<>();
+            for (MessageConsumer consumer : Arrays.asList(other, one, one)) {
+                Message message = null;
+                for (long end = System.currentTimeMillis() + WAIT_MS; message == null && System.currentTimeMillis() < end;) {
+                    message = consumer.receive(100); // which asks as soon as the client is told that it has to
+                }
+                found.add(message == null ? "nothing" : described(message));
+            }
+            found.add(other.receiveNoWait() == null);
+            return found;
+        });
         check("dispatch starts when there are enough consumers", () -> {
             Session session = session();
             Queue queue = session.createQueue("STARTED.BOTH." + own(""));

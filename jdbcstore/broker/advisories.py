@@ -5,7 +5,8 @@ which is one of ActiveMQ's commands to clients that speak OpenWire. It is made o
 topic. Who subscribes to one of the first six kinds is told first what there is already. A wildcard in the
 place of the kind is told only ``MasterBroker``.
 
-All names begin with ``ActiveMQ.Advisory.``; NAME is the destination's, and stands behind ``Queue.`` or ``Topic.``.
+All names begin with ``ActiveMQ.Advisory.``; NAME is the destination's, and stands behind ``Queue.`` or ``Topic.``, of
+a temporary one behind ``TempQueue.`` or ``TempTopic.`` where the kind is in `_TYPED`.
 
 ============================== ============================================ ==========================================
 topic                          tells                                        dataStructure, and a property
@@ -20,7 +21,7 @@ topic                          tells                                        data
 ``MessageDLQd.Queue.NAME``     a message has become a dead letter           the same
 ``MessageDelivered.Queue.NAME`` a message has arrived                       the same; orignalDestination
 ``MessageConsumed.Queue.NAME`` a consumer is done with a message            the same; orignalDestination
-``SlowConsumer.Topic.NAME``    a subscriber holds its publishers back       its ConsumerInfo; consumerId
+``SlowConsumer.Topic.NAME``    a subscriber does not keep up                its ConsumerInfo; consumerId
 ``NoConsumer.Queue.NAME``      what has come while nobody is subscribed     none: it is the message itself
 ============================== ============================================ ==========================================
 
@@ -68,6 +69,9 @@ _TEMPORARY_TOPICS: Final = Topic(f"{ADVISORY_PREFIX}TempTopic")
 _QUEUES: Final = Topic(f"{ADVISORY_PREFIX}Queue")
 _TOPICS: Final = Topic(f"{ADVISORY_PREFIX}Topic")
 _CONNECTIONS: Final = Topic(f"{ADVISORY_PREFIX}Connection")
+
+#: Kinds whose names tell whether a destination is temporary.
+_TYPED: Final = frozenset({"MessageDLQd", "MessageDelivered", "MessageConsumed", "SlowConsumer"})
 
 #: A session of those whose protocol has none, as ActiveMQ gives to them.
 _NO_SESSION: Final = -1
@@ -247,12 +251,12 @@ class Advisories:
         """A consumer is done with a message, and its policy wants that to be told."""
         self._tell_of("MessageConsumed", message, source, partial(_origin, message, source))
 
-    def slow_consumer(self, consumer: Consumer) -> None:
-        """A subscriber of a topic begins to hold its publishers back: told if its policy wants that."""
+    def slow_consumer(self, consumer: Consumer, source: Destination) -> None:
+        """A subscriber of a topic does not keep up with what comes from it: told if its policy wants that."""
         info = self._consumers.get(consumer)
-        if info is not None and self._host.policy_for(consumer.destination).advisory_for_slow_consumers:
+        if info is not None and self._host.policy_for(source).advisory_for_slow_consumers:
             self._tell(
-                _of("SlowConsumer", consumer.destination),
+                _of("SlowConsumer", source),
                 lambda: info,
                 lambda: {"consumerId": str(info.consumer_id)},
             )
@@ -385,7 +389,8 @@ def _topic_of(destination: Destination) -> Topic:
 def _of(kind: str, destination: Destination) -> Topic:
     """The topic of one destination; the comma of a composite would make a composite of it."""
     name = destination.physical_name.replace(",", "&sbquo;")
-    return Topic(f"{ADVISORY_PREFIX}{kind}.{'Queue' if destination.is_queue else 'Topic'}.{name}")
+    of = "Temp" if destination.is_temporary and kind in _TYPED else ""
+    return Topic(f"{ADVISORY_PREFIX}{kind}.{of}{'Queue' if destination.is_queue else 'Topic'}.{name}")
 
 
 def _info(destination: Destination, connection_id: str | None, *, is_removed: bool = False) -> DestinationSubject:

@@ -14,7 +14,7 @@ from jdbcstore.broker.browser import Browser
 from jdbcstore.broker.client_account import ClientAccount
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_requests import ClientRequests
-from jdbcstore.broker.consumer_factory import consumer_for, subscription_bytes
+from jdbcstore.broker.consumer_factory import consumer_for, prefetch_for, subscription_bytes
 from jdbcstore.broker.delivery import Consumer, Delivery, DeliveryAnswer, by_lane, giving_back
 from jdbcstore.broker.durable import DurableConsumer
 from jdbcstore.broker.pending_acks import DeliveryNames, PendingAcks
@@ -276,10 +276,20 @@ class ClientConsumers:
         """What came for the latest pull of a consumer is no answer to it: its client still waits for one."""
         self._pulls.pull_again(consumer)
 
-    def change_prefetch(self, consumer: Consumer, prefetch: int) -> None:
-        """A consumer may hold so many messages from now on; 0 is none but those that it asks for."""
+    def change_prefetch(self, consumer: Consumer, prefetch: int | None) -> None:
+        """A consumer may hold so many messages from now on, or as many as the policy says; 0 is none but those that it
+        asks for."""
         self._pulls.withdraw(consumer)
-        consumer.change_prefetch(min(max(prefetch, 0), self._broker.options.prefetch_max))
+        is_durable = isinstance(consumer, DurableConsumer)
+        consumer.change_prefetch(
+            prefetch_for(
+                self._broker,
+                consumer.destination,
+                prefetch,
+                is_browser=consumer.is_browser,
+                is_durable=is_durable,
+            )
+        )
 
     def awake(self, consumer: Consumer) -> None:
         """A consumer can take more: its queues are asked at the end of this turn of the loop."""

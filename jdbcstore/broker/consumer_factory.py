@@ -12,6 +12,7 @@ from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.memory import MEMBERSHIP_BYTES, SELECTION_BYTES, SUBSCRIPTION_BYTES
 from jdbcstore.broker.subscription_request import SubscriptionRequest
 from jdbcstore.broker.topic import TopicConsumer
+from jdbcstore.destination import Destination
 from jdbcstore.errors import NoSuchDestination, ProtocolError
 from jdbcstore.selector import DURABLE_LENGTH_MAX, LENGTH_MAX, Selector
 from jdbcstore.subscription import SubscriptionKey
@@ -53,7 +54,14 @@ def consumer_for(broker: ClientHost, client: Subscriber, wanted: SubscriptionReq
         SelectorError: its condition is none, or too long.
     """
     is_queue = _check_destination(broker, client, wanted)
-    consumer = _consumer_for(broker, client, wanted, _prefetch(broker, wanted, is_queue=is_queue), is_queue=is_queue)
+    prefetch = prefetch_for(
+        broker,
+        wanted.destination,
+        wanted.prefetch,
+        is_browser=wanted.is_browser,
+        is_durable=wanted.subscription_name is not None,
+    )
+    consumer = _consumer_for(broker, client, wanted, prefetch, is_queue=is_queue)
     consumer.tag = wanted.tag
     return consumer
 
@@ -105,6 +113,8 @@ def _durable_consumer(
     destination = wanted.destination
     if destination.is_queue:
         raise ProtocolError("Invalid Subscription: cannot durably subscribe to a Queue destination!")
+    if broker.options.reject_durable_consumers:
+        raise ProtocolError("Durable Consumers are not allowed: reject_durable_consumers is on")
     if destination.is_composite or destination.is_temporary:
         raise ProtocolError(
             f"Cannot durably subscribe to {wanted.label}: name one topic, or a wildcard that covers several"
@@ -136,13 +146,24 @@ def _interest(client: Subscriber, wanted: SubscriptionRequest) -> Interest:
     return EVERYTHING if selector is None else Interest(selector)
 
 
-def _prefetch(broker: ClientHost, wanted: SubscriptionRequest, *, is_queue: bool) -> int:
-    policy, prefetch = broker.policy_for(wanted.destination), wanted.prefetch
+def prefetch_for(
+    broker: ClientHost, destination: Destination, asked: int | None, *, is_browser: bool, is_durable: bool
+) -> int:
+    """How many messages a consumer may hold.
+
+    Args:
+        broker: gives policies and limits.
+        destination: what it consumes from.
+        asked: what its client wants; None is what the policy says.
+        is_browser, is_durable: what it is.
+    """
+    prefetch = asked
     if prefetch is None:
-        if wanted.is_browser:
+        policy = broker.policy_for(destination)
+        if is_browser:
             prefetch = policy.queue_browser_prefetch
-        elif wanted.subscription_name is not None:
+        elif is_durable:
             prefetch = policy.durable_topic_prefetch
         else:
-            prefetch = policy.queue_prefetch if is_queue else policy.topic_prefetch
+            prefetch = policy.queue_prefetch if destination.elements()[0].is_queue else policy.topic_prefetch
     return min(max(prefetch, 0), broker.options.prefetch_max)

@@ -422,8 +422,13 @@ class Consumer:
 
     def change_prefetch(self, prefetch: int) -> None:
         """It may hold so many messages from now on; 0 is none but those that it asks for (`jdbcstore.broker.pulls`)."""
-        self.credit += prefetch - self.prefetch - self.extension
-        self.extension = 0
+        if prefetch:
+            self.credit += prefetch - self.prefetch - self.extension
+            self.extension = 0
+        else:  # what it holds does not count for what it asks for
+            withheld = (_WITHHELD // 2 - self.credit) // _WITHHELD * _WITHHELD
+            self.extension += self.prefetch - self.credit - withheld
+            self.credit = -withheld
         self.prefetch = prefetch
         self.resume()
 

@@ -25,8 +25,8 @@ class MessageAdvisories(Protocol):
     def consumed(self, message: Message, source: Destination) -> None:
         """A consumer is done with a message."""
 
-    def slow_consumer(self, consumer: Consumer) -> None:
-        """A subscriber of a topic begins to hold its publishers back."""
+    def slow_consumer(self, consumer: Consumer, source: Destination) -> None:
+        """A subscriber of a topic does not keep up with what comes from it."""
 
 
 class DestinationHost(Host, Protocol):

@@ -224,6 +224,10 @@ class DestinationMap:
         topic = self.topics.get(destination)
         if self.has_consumers(destination) or (topic is not None and topic.durable):
             raise ProtocolError(f"Destination: {destination} still has an active subscription")
+        if topic is not None:
+            topic.forget_history()
+            if not topic.is_used:
+                self.remove_topic(destination)
         if not destination.is_queue:
             answer(None)
             return
@@ -233,9 +237,7 @@ class DestinationMap:
 
         def purged(error: BaseException | None) -> None:
             if error is None and queue is not None and queue.idle and self.queues.get(destination) is queue:
-                del self.queues[destination]
-                self._count_destinations()
-                self._host.advisories.destination_removed(destination)
+                self.remove_queue(destination)
             if error is not None or not self._host.virtual_topics.remove(destination):
                 answer(error)
                 return
@@ -261,14 +263,19 @@ class DestinationMap:
         """Forget a queue that nobody uses, and that nothing is in."""
         if self.queues.pop(destination, None) is not None:
             self._let_go_of_store(destination)
-        self._count_destinations()
+            self._removed(destination)
 
     def remove_topic(self, destination: Destination) -> None:
         """Forget a topic that nobody subscribes to."""
         topic = self.topics.pop(destination, None)
         if topic is not None:
             topic.let_go()
+            self._removed(destination)
+
+    def _removed(self, destination: Destination) -> None:
+        self.pinned.discard(destination)
         self._count_destinations()
+        self._host.advisories.destination_removed(destination)
 
     # -- what nobody uses -------------------------------------------------------------------------------------------
 
@@ -285,10 +292,7 @@ class DestinationMap:
                 and name not in self.pinned
                 and self.queues.get(name) is queue
             ):
-                del self.queues[name]
-                self._let_go_of_store(name)
-                self._host.advisories.destination_removed(name)
-                self._count_destinations()  # who wants room has it with the first, not when all have been looked at
+                self.remove_queue(name)  # who wants room has it with the first, not when all have been looked at
             yield
         for name, topic in list(self.topics.items()):
             if topic.is_used:
@@ -299,10 +303,7 @@ class DestinationMap:
                 and name not in self.pinned
                 and self.topics.get(name) is topic
             ):
-                del self.topics[name]
-                topic.let_go()
-                self._host.advisories.destination_removed(name)
-                self._count_destinations()
+                self.remove_topic(name)
             yield
 
     def _let_go_of_store(self, name: Destination) -> None:

@@ -139,10 +139,12 @@ class DestinationPolicy:
             so many sets of groups; ``cached``: so many, those that were used last.
         message_groups_max: how many sets, or groups.
         all_consumers_exclusive_by_default: one consumer gets everything.
-        consumers_before_dispatch_starts, time_before_dispatch_starts_ms: wait for so many consumers, at most so long.
+        consumers_before_dispatch_starts, time_before_dispatch_starts_ms: a queue without consumers delivers nothing to
+            the next ones before there are so many, but waits no longer than that, or a second if it is 0. Without a
+            number it waits so long in any case.
         advisory_for_delivery, advisory_for_consumed: whether it is told of each message that it has arrived, and that a
             consumer is done with it (`jdbcstore.broker.advisories`).
-        advisory_for_slow_consumers: whether it is told that a subscriber of a topic holds its publishers back.
+        advisory_for_slow_consumers: whether it is told that a subscriber of a topic does not keep up.
         send_advisory_if_no_consumers: whether messages that are not persistent and come while nobody is subscribed are
             shown to those who listen for them.
         include_body_for_advisory: whether advisories about messages have their bodies.

@@ -198,7 +198,11 @@ class DurableSubscription(TopicSubscription):
         self._unwanted: list[MessageId] = []
         self._timer: asyncio.TimerHandle | None = None
         self._counts = DeliveryCounts(delivered, left)
+        #: Whether more waits than its client takes at once, which was told.
+        self._is_slow = False
         super().__init__(broker, topic.destination, self._counts)
+        if self.policy.advisory_for_slow_consumers:
+            self.wake = self._wake_or_tell
         topic.subscriptions[consumer.key] = self
         messages = left.messages()
         left.forget()
@@ -220,6 +224,27 @@ class DurableSubscription(TopicSubscription):
         if self._topic.subscriptions.get(self._key) is self:
             del self._topic.subscriptions[self._key]
         self.close()
+
+    def resume(self, consumer: Consumer) -> None:
+        self._is_slow = False
+        super().resume(consumer)
+
+    def dispatch(self) -> bool:
+        is_all = super().dispatch()
+        if self.policy.advisory_for_slow_consumers:
+            self._tell_slow()
+        return is_all
+
+    def _wake_or_tell(self) -> None:
+        self._consumers.wake()
+        self._tell_slow()
+
+    def _tell_slow(self) -> None:
+        """Tell, once until it can take more, that something waits that its client does not take."""
+        for consumer in self.consumers:
+            if not self._is_slow and consumer.prefetch > 0 >= consumer.credit and self.contents.first():
+                self._is_slow = True
+                self._broker.advisories.slow_consumer(consumer, self.destination)
 
     def _leave(self) -> None:
         """What no store has waits for the next client."""

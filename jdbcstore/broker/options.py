@@ -137,6 +137,8 @@ class BrokerOptions(WireOptions):
             what waits for it; 0 is never (ActiveMQ: ``offlineDurableSubscriberTimeout``). Restarts begin to count anew.
         offline_durable_subscriber_task_schedule_s: how often that is looked at (ActiveMQ:
             ``offlineDurableSubscriberTaskSchedule``).
+        reject_durable_consumers: nobody may use durable subscriptions; those that are there can be removed (ActiveMQ:
+            ``rejectDurableConsumers``).
 
         use_virtual_topics: copy what is published to ``VirtualTopic.X`` to every known queue
             ``Consumer.*.VirtualTopic.X`` (ActiveMQ: ``useVirtualTopics``).
@@ -229,6 +231,7 @@ class BrokerOptions(WireOptions):
 
     offline_durable_subscriber_timeout_s: float = 0.0
     offline_durable_subscriber_task_schedule_s: float = 300.0
+    reject_durable_consumers: bool = False
 
     use_virtual_topics: bool = True
     populate_jmsx_user_id: bool = False

@@ -15,12 +15,13 @@ what), `dispatch`, `removal`, `redelivery`, and `reload` (of what memory had no 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from jdbcstore.broker.delivery import Answer, Answers, Consumer, Delivery, by_lane
 from jdbcstore.broker.delivery_counts import DeliveryCounts
@@ -45,6 +46,9 @@ from jdbcstore.store.refusals import NOTHING_REFUSED, Refusals
 __all__ = ["Queue"]
 
 log = logging.getLogger(__name__)
+
+#: How long a queue waits for as many consumers as its policy wants, if that does not say how long.
+_START_MS: Final = 1000
 
 
 #: Messages that are being stored in one go, with what `Lane.added` has to be told for each.
@@ -82,6 +86,8 @@ class Queue:
         self._pauses = 0
         #: Whether an operator wants nothing to be delivered.
         self.is_paused = False
+        #: While the first consumer waits for others.
+        self._start_timer: asyncio.TimerHandle | None = None
         limit_bytes = self.policy.memory_limit_bytes or broker.options.in_flight_bytes_max
         open_store = None if destination.is_temporary else self._open_store
         contents = self.contents = QueueContents(broker, self, open_store, self._open_spool)
@@ -288,6 +294,8 @@ class Queue:
     def add_consumer(self, consumer: Consumer) -> None:
         """Let a consumer take part. What is in the store begins to come into memory."""
         self._consumers.add(consumer)
+        if not self.is_shared:
+            self._await_others()
         self.contents.load()
         for lane in self.contents.lanes():
             lane.page()
@@ -296,7 +304,24 @@ class Queue:
     def remove_consumer(self, consumer: Consumer) -> None:
         """Let a consumer go. What it has must be given back by `giving_back`."""
         self._consumers.remove(consumer)
+        if not self.consumers:
+            self._start()
         self.last_used_s = self._broker.loop.time()
+
+    def _await_others(self) -> None:
+        """Deliver nothing to the first consumer before there are as many as the policy wants, or its time is over."""
+        wanted, wait_ms = self.policy.consumers_before_dispatch_starts, self.policy.time_before_dispatch_starts_ms
+        if len(self.consumers) == 1 and (wanted > 1 or (wanted <= 0 and wait_ms > 0)):
+            self.pause()
+            self._start_timer = self._broker.loop.call_later((wait_ms or _START_MS) / 1000, self._start)
+        elif 0 < wanted <= len(self.consumers):
+            self._start()
+
+    def _start(self) -> None:
+        if self._start_timer is not None:
+            self._start_timer.cancel()
+            self._start_timer = None
+            self.proceed()
 
     def resume(self, consumer: Consumer) -> None:
         """A consumer that could not take more can again: hand out what there is."""

@@ -91,6 +91,7 @@ class TopicConsumer(Consumer):
         "_broker",
         "_given",
         "_held",
+        "_is_slow",
         "_pending",
         "_pending_bytes",
         "_pending_bytes_max",
@@ -125,6 +126,8 @@ class TopicConsumer(Consumer):
         limit_bytes = policy.memory_limit_bytes or broker.options.topic_pending_bytes_max
         self._pending_bytes_max = min(limit_bytes, broker.options.topic_pending_bytes_max)
         self._held: set[Publisher] = set()
+        #: Whether more has waited than it takes at once, and nothing went to it without a wait since then.
+        self._is_slow = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -138,8 +141,12 @@ class TopicConsumer(Consumer):
             return
         delivery = Delivery(message)
         if not self._pending and self.can_take:
+            self._is_slow = False
             self._give(delivery)
             return
+        if not self._is_slow and len(self._pending) > self.prefetch > 1:
+            self._is_slow = True
+            self._tell_slow(message)
         self._pending.append(delivery)
         self._pending_bytes += delivery.size
         self._broker.memory.used += delivery.size
@@ -148,7 +155,10 @@ class TopicConsumer(Consumer):
             publisher.hold()
             if self._timer is None:
                 self._timer = self._broker.loop.call_later(self._slow_s, self._too_slow)
-                self._broker.advisories.slow_consumer(self)
+                self._tell_slow(message)
+
+    def _tell_slow(self, message: Message) -> None:
+        self._broker.advisories.slow_consumer(self, message.destination or self.destination)
 
     def release(self, count: int = 1) -> None:
         """So many messages are acknowledged: send as many more."""

@@ -73,7 +73,9 @@ class OpenWireClient:
         if cache:
             agreed = wanted.agreed(self.offered)
             self._codec = ConnectionCodec(agreed.encoding, agreed.cache_size)
-        assert isinstance(self.read(), c.BrokerInfo)
+        broker = self.read()
+        assert isinstance(broker, c.BrokerInfo)
+        assert broker.broker_url
         if is_open:
             info = c.ConnectionInfo(
                 connection_id=ConnectionId(self.name),

@@ -128,6 +128,23 @@ def test_what_is_published_while_the_subscriber_is_away_waits_for_it(either: Add
     assert left(either) == []
 
 
+def test_nobody_uses_durable_subscriptions_where_they_are_not_allowed(url: str) -> None:
+    with serving(url) as address:
+        create(address)
+    with serving(url, reject_durable_consumers=True) as address, subscriber(address) as client:
+        for name in ("news", "others"):
+            headers = {"id": "9", "destination": TOPIC, "activemq.subscriptionName": name}
+            error = client.request("SUBSCRIBE", headers)
+            assert error.command == "ERROR"
+            assert "not allowed" in error.headers["message"]
+        client.subscribe(TOPIC)
+        publish(address, "x")
+        assert client.message().text == "x"
+        client.done("UNSUBSCRIBE", {"id": "9", "destination": TOPIC, "activemq.subscriptionName": "news"})
+    with serving(url) as address:
+        assert left(address) == []
+
+
 def test_the_store_has_it_when_the_receipt_comes(sqlite_store: PersistenceAdapter, start_broker: StartBroker) -> None:
     address = start_broker(sqlite_store)
     with subscriber(address) as client:

@@ -8,6 +8,7 @@ import pytest
 
 from jdbcstore import Broker, PersistenceAdapter, open_store
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
+from jdbcstore.destination import Queue
 from tests.broker.client import Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.groups import ConsumerGroup, send_group
@@ -34,6 +35,41 @@ def test_a_group_stays_with_one_consumer(
     sender = open_client(address)
     send_group(sender, "/queue/G", "A1 B1 C1 D1 A2 D2 B2 A3 C2")
     assert group.texts(9) == {"a": "A1 D1 A2 D2 A3", "b": "B1 B2", "c": "C1 C2"}
+
+
+def test_groups_that_wait_are_shared_if_dispatch_waits_for_consumers(
+    start_broker: StartBroker, open_client: OpenClient, store: PersistenceAdapter
+) -> None:
+    policy = DestinationPolicy(
+        pattern=Queue("G"), consumers_before_dispatch_starts=3, time_before_dispatch_starts_ms=600_000
+    )
+    address = start_broker(store, policies=[policy])
+    sender, early = open_client(address), open_client(address)
+    early.subscribe("/queue/G")
+    early.done("UNSUBSCRIBE", {"id": "1"})  # it is not waited for any more
+    group = consumers(open_client, address, a={}, b={}, c={})
+    for _ in range(2):  # after the last consumer it begins anew
+        send_group(sender, "/queue/G", "A1 B1 C1 A2 B2 C2")
+        group.subscribe("/queue/G")
+        got = group.collect(6)
+        assert group.told(got) == {"a": "A1 A2", "b": "B1 B2", "c": "C1 C2"}
+        for name, client in group.clients.items():
+            group.ack(name, got[name])
+            client.done("UNSUBSCRIBE", {"id": "1"})
+
+
+def test_a_consumer_is_alone_when_the_wait_for_others_is_over(
+    start_broker: StartBroker, open_client: OpenClient
+) -> None:
+    policies = [
+        DestinationPolicy(pattern=Queue("A"), consumers_before_dispatch_starts=2),  # a second
+        DestinationPolicy(pattern=Queue("B"), time_before_dispatch_starts_ms=100),
+    ]
+    client = open_client(start_broker(policies=policies))
+    for queue in ("/queue/A", "/queue/B"):
+        client.publish(queue, queue)
+        client.subscribe(queue, id=queue)
+        assert client.message().text == queue
 
 
 def test_the_first_message_of_a_group_is_told(start_broker: StartBroker, open_client: OpenClient) -> None:

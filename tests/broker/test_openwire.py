@@ -13,7 +13,7 @@ import pytest
 
 from jdbcstore import Broker, BrokerOptions, open_store, running
 from jdbcstore.broker.destination_policy import DestinationPolicy
-from jdbcstore.destination import Queue, TempQueue, Topic
+from jdbcstore.destination import Destination, Queue, TempQueue, Topic
 from jdbcstore.errors import (
     JdbcStoreError,
     LeaseLost,
@@ -513,12 +513,7 @@ def test_temporary_destinations_are_told_to_others_and_are_their_owners_alone(ad
         other.subscribe(Topic("ActiveMQ.Advisory.TempQueue,ActiveMQ.Advisory.TempTopic"), number=9)
         owner.ask(c.DestinationInfo(destination=late))
         owner.ask(c.DestinationInfo(destination=early, operation_type=1))
-        told = []
-        for _ in range(3):
-            advisory = other.dispatch().message
-            assert advisory is not None
-            assert isinstance(advisory.data_structure, c.DestinationInfo)
-            told.append((advisory.data_structure.destination, advisory.data_structure.operation_type))
+        told = [_told(other) for _ in range(3)]
         assert told == [(early, 0), (late, 0), (early, 1)]
         assert "remote temporary" in error_of(other.subscribe(late))[1]
         assert error_of(other.send(early, "x"))[0] == "org.apache.activemq.DestinationDoesNotExistException"
@@ -541,6 +536,40 @@ def test_a_policy_asks_to_be_told_of_slow_subscribers(start_broker: StartBroker)
         assert told.properties["consumerId"] == str(slow.consumer_id())
 
 
+def test_a_client_is_told_to_ask_for_each_message_if_the_policy_says_so(start_broker: StartBroker) -> None:
+    policy = DestinationPolicy(pattern=A, queue_prefetch=0)
+    with OpenWireClient(start_broker(bind="openwire://127.0.0.1:0", policies=[policy])) as client:
+        client.send(A, "x")
+        client.send(A, "y")
+        consumer = client.consumer_id()
+        client.write(c.ConsumerInfo(consumer_id=consumer, destination=A, prefetch_size=1000))
+        for text in ("x", "y"):
+            control = client.read()
+            assert isinstance(control, c.ConsumerControl)
+            assert (control.consumer_id, control.prefetch, control.close) == (consumer, 0, False)
+            client.write(c.MessagePull(consumer_id=consumer, destination=A, timeout=-1))
+            assert client.text() == text
+            client.write(c.ConsumerControl(consumer_id=consumer, prefetch=1000))  # the policy goes before that, too
+
+
+def test_advisories_about_messages_of_temporary_destinations_say_so(start_broker: StartBroker) -> None:
+    policy = DestinationPolicy(advisory_for_delivery=True, advisory_for_consumed=True)
+    with OpenWireClient(start_broker(bind="openwire://127.0.0.1:0", policies=[policy])) as client:
+        replies = TempQueue(f"{client.name}:1")
+        client.ask(c.DestinationInfo(destination=replies))
+        for number, kind in enumerate(("MessageDelivered", "MessageConsumed"), start=2):
+            client.subscribe(Topic(f"ActiveMQ.Advisory.{kind}.TempQueue.{replies.physical_name}"), number=number)
+        client.send(replies, "x")
+        told = client.dispatch().message
+        assert told is not None
+        assert told.properties["orignalDestination"] == str(replies)
+        client.subscribe(replies)
+        client.acknowledge(None, client.dispatch())
+        told = client.dispatch().message
+        assert told is not None
+        assert told.destination == Topic(f"ActiveMQ.Advisory.MessageConsumed.TempQueue.{replies.physical_name}")
+
+
 def test_a_queue_is_removed_with_its_messages_unless_somebody_consumes_from_it(address: Address) -> None:
     with OpenWireClient(address) as client:
         client.send(A, "x")
@@ -552,6 +581,25 @@ def test_a_queue_is_removed_with_its_messages_unless_somebody_consumes_from_it(a
         client.subscribe(A, number=2)
         client.send(A, "y")
         assert [client.text(), client.text()][-1] == "y"
+
+
+@pytest.mark.parametrize("destination", [A, Topic("T")])
+def test_who_listens_hears_that_a_destination_was_removed(address: Address, destination: Queue | Topic) -> None:
+    with OpenWireClient(address) as client, OpenWireClient(address) as listener:
+        client.subscribe(destination)
+        client.ask(c.RemoveInfo(object_id=client.consumer_id()))
+        listener.subscribe(Topic("ActiveMQ.Advisory.Queue,ActiveMQ.Advisory.Topic"))
+        assert _told(listener) == (destination, 0)
+        assert type(client.ask(c.DestinationInfo(destination=destination, operation_type=1))) is c.Response
+        assert _told(listener) == (destination, 1)
+
+
+def _told(listener: OpenWireClient) -> tuple[Destination | None, int]:
+    """Of which destination the next advisory tells, and whether that is there or gone."""
+    advisory = listener.dispatch().message
+    assert advisory is not None
+    assert isinstance(advisory.data_structure, c.DestinationInfo)
+    return advisory.data_structure.destination, advisory.data_structure.operation_type
 
 
 @pytest.mark.parametrize("kind", [Queue, Topic])

@@ -50,6 +50,14 @@ RECOVERING = [
     DestinationPolicy(pattern=Topic("RECOVERED.TIME.>"), subscription_recovery="timed"),
     DestinationPolicy(pattern=Topic("RECOVERED.ALWAYS.>"), subscription_recovery="last_image", always_retroactive=True),
 ]
+DISPATCHING = [
+    DestinationPolicy(pattern=Queue("ASKED.>"), queue_prefetch=0),
+    DestinationPolicy(pattern=Queue("STARTED.COUNT.>"), consumers_before_dispatch_starts=2),
+    DestinationPolicy(pattern=Queue("STARTED.TIME.>"), time_before_dispatch_starts_ms=800),
+    DestinationPolicy(
+        pattern=Queue("STARTED.BOTH.>"), consumers_before_dispatch_starts=2, time_before_dispatch_starts_ms=60_000
+    ),
+]
 ADVISING = [
     DestinationPolicy(
         pattern=pattern,
@@ -86,7 +94,9 @@ def urls(class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     options = BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq", statistics_support=True)
     with (
         ActiveMQ(class_path, folder, "kahadb") as activemq,
-        running(Broker(open_store(f"sqlite:///{folder}/store.db"), options, policies=[*ADVISING, *RECOVERING])) as (
+        running(
+            Broker(open_store(f"sqlite:///{folder}/store.db"), options, policies=[*ADVISING, *RECOVERING, *DISPATCHING])
+        ) as (
             host,
             port,
         ),

@@ -390,6 +390,17 @@ def test_a_destination_is_created_and_deleted(broker: Managed, client: Client) -
         broker.view("queue://NEW")
 
 
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_who_listens_hears_that_a_destination_was_deleted(broker: Managed, client: Client, kind: str) -> None:
+    broker.call(broker.face.create(f"{kind}://NEW"))
+    client.subscribe(f"/topic/ActiveMQ.Advisory.{kind.capitalize()}")
+    assert '"string":"NEW"' in client.message().text
+    broker.call(broker.face.delete_destination(f"{kind}://NEW"))
+    gone = client.message().text
+    assert '"string":"NEW"' in gone
+    assert '"operationType":1' in gone
+
+
 def test_what_a_commit_refuses_goes_back_in_its_old_order(tmp_path: Path) -> None:
     def refuse() -> None:
         raise StoreError("the disk says no")

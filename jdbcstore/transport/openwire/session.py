@@ -47,7 +47,7 @@ from jdbcstore.transport.openwire.acknowledgement import acknowledge, number_of,
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
 from jdbcstore.transport.openwire.exceptions import JavaError, is_end_of_service, throwable_of
 from jdbcstore.transport.openwire.registry import Registry
-from jdbcstore.transport.openwire.subscription import Subscription, subscription_request
+from jdbcstore.transport.openwire.subscription import Subscription, prefetch_defaults, subscription_request
 from jdbcstore.transport.openwire.transactions import XaRequest, handle_transaction, not_started
 from jdbcstore.transport.wire import Wire
 from jdbcstore.version import VERSION
@@ -325,8 +325,15 @@ class OpenWireSession(Conversation[Event]):
         silence_ms = agreed.max_inactivity_ms
         self._wire.beat(silence_ms // 3, silence_ms // 2, agreed.max_inactivity_initial_delay_ms)
         self._broker.loop.call_later(_LOGIN_S, self._login_timed_out)
-        name = self._broker.options.broker_name
-        self._say(c.BrokerInfo(broker_id=BrokerId(self._broker.id_stem), broker_name=name, peer_broker_infos=()))
+        broker = self._broker
+        self._say(
+            c.BrokerInfo(
+                broker_id=BrokerId(broker.id_stem),
+                broker_url=broker.origin_url,
+                broker_name=broker.options.broker_name,
+                peer_broker_infos=(),
+            )
+        )
 
     def _login_timed_out(self) -> None:
         if self._is_stranger and not self.client.is_closed:
@@ -551,13 +558,20 @@ class OpenWireSession(Conversation[Event]):
         if not self._registry.add_consumer(info.consumer_id) and str(info.consumer_id) in self.client.consumers.by_key:
             self._respond(info)
             return
-        subscription = Subscription(info.consumer_id, info.destination)
+        subscription = Subscription(info.consumer_id, info.destination, prefetch_defaults(info, info.destination))
         wanted = subscription_request(info, subscription)
         try:
             self.client.consumers.subscribe(wanted, info.command_id if info.response_required else None)
         except JdbcStoreError:
             self._registry.remove_consumer(info.consumer_id)
             raise
+        self._tell_to_ask(info.consumer_id, info.prefetch_size)
+
+    def _tell_to_ask(self, consumer_id: ConsumerId, prefetch: int) -> None:
+        """If the policy gives a consumer nothing that it does not ask for, its client has to know."""
+        consumer = self.client.consumers.by_key.get(str(consumer_id))
+        if consumer is not None and prefetch > 0 and not consumer.prefetch:
+            self._say(c.ConsumerControl(consumer_id=consumer_id, prefetch=0))
 
     def _on_pull(self, pull: c.MessagePull) -> None:
         consumer = self.client.consumers.by_key.get(str(pull.consumer_id))
@@ -573,7 +587,9 @@ class OpenWireSession(Conversation[Event]):
         if consumer is not None and control.close:
             self.client.consumers.unsubscribe(key, None)
         elif consumer is not None:
-            self.client.consumers.change_prefetch(consumer, control.prefetch)
+            subscription: Any = consumer.tag
+            self.client.consumers.change_prefetch(consumer, subscription.asked(control.prefetch))
+            self._tell_to_ask(subscription.consumer_id, control.prefetch)
         self._respond(control)
 
     def _on_remove_subscription(self, info: c.RemoveSubscriptionInfo) -> None:

@@ -10,7 +10,13 @@ from jdbcstore.destination import Destination
 from jdbcstore.identifiers import ConsumerId
 from jdbcstore.openwire.commands import ConsumerInfo
 
-__all__ = ["Subscription", "subscription_request"]
+__all__ = ["Subscription", "prefetch_defaults", "subscription_request"]
+
+#: What clients ask for that were told nothing else.
+_BROWSER: Final = (500,)
+_QUEUE: Final = (1000,)
+_DURABLE: Final = (100, 1000)
+_TOPIC: Final = (32_767,)
 
 
 @dataclass(slots=True, eq=False)
@@ -20,10 +26,26 @@ class Subscription:
     Attributes:
         consumer_id: what the client calls it.
         destination: what it has subscribed to.
+        prefetch_defaults: what clients ask for that were told nothing else.
     """
 
     consumer_id: ConsumerId
     destination: Destination
+    prefetch_defaults: tuple[int, ...]
+
+    def asked(self, prefetch: int) -> int | None:
+        """How many messages a client wants; None for what the policy of the destination says, which goes before the
+        defaults, as in ActiveMQ."""
+        return None if prefetch in self.prefetch_defaults else max(prefetch, 0)
+
+
+def prefetch_defaults(info: ConsumerInfo, destination: Destination) -> tuple[int, ...]:
+    """What clients ask for, for such a consumer, that were told nothing else."""
+    if info.browser:
+        return _BROWSER
+    if destination.is_queue:
+        return _QUEUE
+    return _TOPIC if info.subscription_name is None else _DURABLE
 
 
 def subscription_request(info: ConsumerInfo, subscription: Subscription) -> SubscriptionRequest:
@@ -38,7 +60,7 @@ def subscription_request(info: ConsumerInfo, subscription: Subscription) -> Subs
         subscription_id=key,
         tag=subscription,
         selector=info.selector,
-        prefetch=_prefetch(info, destination),
+        prefetch=subscription.asked(info.prefetch_size),
         is_browser=info.browser,
         subscription_name=info.subscription_name,
         is_exclusive=info.exclusive or None,
@@ -46,21 +68,3 @@ def subscription_request(info: ConsumerInfo, subscription: Subscription) -> Subs
         no_local=info.no_local,
         is_retroactive=info.retroactive,
     )
-
-
-#: What clients ask for that were told nothing else; a policy of the broker goes before that, as in ActiveMQ.
-_BROWSER: Final = (500,)
-_QUEUE: Final = (1000,)
-_DURABLE: Final = (100, 1000)
-_TOPIC: Final = (32_767,)
-
-
-def _prefetch(info: ConsumerInfo, destination: Destination) -> int | None:
-    """How many messages a consumer may hold; None for what the policy of its destination says."""
-    if info.browser:
-        defaults: tuple[int, ...] = _BROWSER
-    elif destination.is_queue:
-        defaults = _QUEUE
-    else:
-        defaults = _TOPIC if info.subscription_name is None else _DURABLE
-    return None if info.prefetch_size in defaults else max(info.prefetch_size, 0)

@@ -178,8 +178,29 @@ public final class ActiveMq {
             recovering("IMAGE", new LastImageSubscriptionRecoveryPolicy()),
             recovering("TIME", new TimedSubscriptionRecoveryPolicy()),
             recovering("NONE", new NoSubscriptionRecoveryPolicy()),
-            always));
+            always,
+            asked(),
+            starting("COUNT", 2, 0),
+            starting("TIME", 0, 800),
+            starting("BOTH", 2, 60_000)));
         return policy;
+    }
+
+    /** What gives consumers of queues only what they ask for. */
+    private static PolicyEntry asked() {
+        PolicyEntry entry = new PolicyEntry();
+        entry.setQueue("ASKED.>");
+        entry.setQueuePrefetch(0);
+        return entry;
+    }
+
+    /** What lets queues wait for consumers before they deliver anything. */
+    private static PolicyEntry starting(String kind, int consumers, int timeMs) {
+        PolicyEntry entry = new PolicyEntry();
+        entry.setQueue("STARTED." + kind + ".>");
+        entry.setConsumersBeforeDispatchStarts(consumers);
+        entry.setTimeBeforeDispatchStarts(timeMs);
+        return entry;
     }
 
     /** All of them are shown to who browses them, not only 400. */

@@ -39,6 +39,7 @@ public final class AdvisoryJudge extends Judge {
         AdvisoryJudge judge = new AdvisoryJudge(arguments);
         judge.advisories();
         judge.policies();
+        judge.slowSubscribers();
         judge.statistics();
     }
 
@@ -323,6 +324,39 @@ public final class AdvisoryJudge extends Judge {
             }
             return found;
         });
+    }
+
+    private void slowSubscribers() {
+        for (String kind : new String[] {"", "durable "}) {
+            for (int prefetch : new int[] {1, 4}) {
+                check("a " + kind + "subscriber of a topic that does not keep up, prefetch " + prefetch, () -> {
+                    ActiveMQConnection connection = connection("jms.prefetchPolicy.all=" + prefetch);
+                    connection.setClientID(own(""));
+                    connection.start();
+                    Session session = connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
+                    String name = "ADVISED." + own("");
+                    MessageConsumer listening = listening(session(), "SlowConsumer.Topic." + name);
+                    Topic topic = session.createTopic(kind.isEmpty() ? "ADVISED.>" : name);
+                    MessageConsumer consumer = kind.isEmpty() ? session.createConsumer(topic) : session.createDurableSubscriber(topic, "slow");
+                    List<Object> found = new ArrayList<>();
+                    for (int count : new int[] {prefetch, 1, 2 * prefetch - 1, 1, 3}) {
+                        send(session(), session.createTopic(name), new String[count]);
+                        found.add(all(listening).size());
+                    }
+                    for (Message message = consumer.receive(WAIT_MS); message != null; message = consumer.receive(SILENCE_MS)) {
+                        message.acknowledge();
+                    }
+                    found.add(all(listening).isEmpty());
+                    send(session(), session.createTopic(name), new String[3 * prefetch]);
+                    found.add(all(listening).size());
+                    consumer.close();
+                    if (!kind.isEmpty()) {
+                        session.unsubscribe("slow");
+                    }
+                    return found;
+                });
+            }
+        }
     }
 
     private void statistics() {

@@ -3,6 +3,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.Enumeration;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -76,6 +77,16 @@ public final class ClientJudge extends Judge {
             found.add(described(message));
         }
         return found;
+    }
+
+    /** Whether a destination is among those that the client knows of, as soon as that is as expected. */
+    private static boolean isThere(Set<?> known, Destination destination, boolean isExpected) throws InterruptedException {
+        for (long end = System.currentTimeMillis() + WAIT_MS; known.contains(destination) != isExpected; Thread.sleep(5)) {
+            if (System.currentTimeMillis() > end) {
+                return !isExpected;
+            }
+        }
+        return isExpected;
     }
 
     private static String[] numbered(String prefix, int count) {
@@ -1025,6 +1036,30 @@ public final class ClientJudge extends Judge {
                 Thread.sleep(20);
             }
             return false;
+        });
+        check("whose destinations are removed hears of it", () -> {
+            ActiveMQConnection connection = started();
+            Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            Set<?> queues = connection.getDestinationSource().getQueues();
+            Set<?> topics = connection.getDestinationSource().getTopics();
+            List<Object> found = new ArrayList<>();
+            for (Destination destination : new Destination[] {queue(session), topic(session)}) {
+                Set<?> there = destination instanceof Queue ? queues : topics;
+                MessageConsumer consumer = session.createConsumer(destination);
+                send(session, destination, "x");
+                next(consumer);
+                found.add(isThere(there, destination, true));
+                found.add(outcome(() -> connection.destroyDestination((ActiveMQDestination) destination)));
+                found.add(isThere(there, destination, true));
+                consumer.close();
+                found.add(outcome(() -> connection.destroyDestination((ActiveMQDestination) destination)));
+                found.add(isThere(there, destination, false));
+                MessageConsumer again = session.createConsumer(destination);
+                found.add(isThere(there, destination, true));
+                send(session, destination, "y");
+                found.add(texts(again, 1));
+            }
+            return found;
         });
         check("noLocal on queues and topics", () -> {
             Session session = session();

@@ -750,6 +750,7 @@ public final class JmsJudge extends Judge {
             found.add(Collections.list(connection.getMetaData().getJMSXPropertyNames()));
             found.add(connection.getBrokerName() != null); // which waits for the broker's information
             found.add(connection.getBrokerInfo().isFaultTolerantConfiguration());
+            found.add(connection.getBrokerInfo().getBrokerURL().isEmpty());
             return found;
         });
     }

@@ -17,6 +17,7 @@ import javax.jms.Message;
 import javax.jms.MessageConsumer;
 import javax.jms.MessageProducer;
 import javax.jms.ObjectMessage;
+import javax.jms.Queue;
 import javax.jms.QueueBrowser;
 import javax.jms.Session;
 import javax.jms.TemporaryQueue;
@@ -287,6 +288,50 @@ public final class UsageJudge extends Judge {
                 }
                 session.close();
                 return Arrays.asList(outcome.get(), rest(sender));
+            });
+        }
+        check("prefetch 0 that the policy says", () -> {
+            Session session = session();
+            Queue queue = session.createQueue("ASKED." + own(""));
+            send(session, queue, "1", "2", "3");
+            MessageConsumer one = session.createConsumer(queue);
+            MessageConsumer other = session.createConsumer(queue);
+            List<Object> found = new ArrayList<>();
+            for (MessageConsumer consumer : Arrays.asList(other, one, one)) {
+                Message message = null;
+                for (long end = System.currentTimeMillis() + WAIT_MS; message == null && System.currentTimeMillis() < end;) {
+                    message = consumer.receive(100); // which asks as soon as the client is told that it has to
+                }
+                found.add(message == null ? "nothing" : described(message));
+            }
+            found.add(other.receiveNoWait() == null);
+            return found;
+        });
+        check("dispatch starts when there are enough consumers", () -> {
+            Session session = session();
+            Queue queue = session.createQueue("STARTED.BOTH." + own(""));
+            List<Object> found = new ArrayList<>();
+            for (int round = 0; round < 2; round++) { // after the last consumer it begins anew
+                send(session, queue, "1", "2", "3", "4");
+                MessageConsumer one = session.createConsumer(queue);
+                found.add(one.receive(SILENCE_MS) == null);
+                MessageConsumer other = session.createConsumer(queue);
+                found.add(texts(one, 2));
+                found.add(texts(other, 2));
+                one.close();
+                send(session, queue, "5");
+                found.add(texts(other, 1));
+                other.close();
+            }
+            return found;
+        });
+        for (String kind : new String[] {"COUNT", "TIME"}) {
+            check("dispatch starts after a time, " + kind, () -> {
+                Session session = session();
+                Queue queue = session.createQueue("STARTED." + kind + "." + own(""));
+                send(session, queue, "1", "2");
+                MessageConsumer alone = session.createConsumer(queue);
+                return Arrays.asList(alone.receive(SILENCE_MS) == null, texts(alone, 2));
             });
         }
         check("policies of single destinations", () -> {

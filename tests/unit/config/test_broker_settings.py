@@ -91,7 +91,6 @@ def test_what_has_no_meaning_here_is_a_warning(tmp_path: Path, attribute: str, l
     [
         'deleteAllMessagesOnStartup="true"',
         'start="false"',
-        'rejectDurableConsumers="true"',
         'useMirroredQueues="true"',
     ],
 )

@@ -63,7 +63,6 @@ _BROKER: Final = {
     "messageAuthorizationPolicy": refused("no policy is asked before a message is delivered: everybody could read it"),
     "useMirroredQueues": refused("no copies of queues are made", "false", "false"),
     "transportConnectorURIs": refused('write <transportConnectors><transportConnector uri="stomp://…"/>'),
-    "rejectDurableConsumers": refused("durable subscriptions cannot be turned off", "false", "false"),
     "dataDirectory": ignored(
         "<persistenceAdapter> says where the store is; scheduled messages of a KahaDB, which ActiveMQ has in"
         " DATADIRECTORY/BROKERNAME/scheduler, are in the folder scheduler in its directory",
@@ -122,6 +121,9 @@ _BROKER: Final = {
     ),
     "enableMessageExpirationOnActiveDurableSubs": ignored(
         "an expired message leaves a durable subscription when its turn comes", "false", "false"
+    ),
+    "rejectDurableConsumers": used(
+        "`broker.reject_durable_consumers`", "false", option="broker.reject_durable_consumers", read=boolean
     ),
     "useVirtualTopics": used("`broker.use_virtual_topics`", "true", option="broker.use_virtual_topics", read=boolean),
     "useVirtualDestSubs": ignored("it is for networks of brokers", "false", "false"),

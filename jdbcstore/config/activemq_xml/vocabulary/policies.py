@@ -78,12 +78,8 @@ _POLICY: Final = {
     "useConsumerPriority": _policy("use_consumer_priority", "true", boolean),
     "strictOrderDispatch": _policy("strict_order_dispatch", "false", boolean),
     "allConsumersExclusiveByDefault": _policy("all_consumers_exclusive_by_default", "false", boolean),
-    "consumersBeforeDispatchStarts": _without(
-        "consumers_before_dispatch_starts", "0", integer, "the first consumer is served at once", "0"
-    ),
-    "timeBeforeDispatchStarts": _without(
-        "time_before_dispatch_starts_ms", "0", integer, "the first consumer is served at once", "0"
-    ),
+    "consumersBeforeDispatchStarts": _policy("consumers_before_dispatch_starts", "0", integer),
+    "timeBeforeDispatchStarts": _policy("time_before_dispatch_starts_ms", "0", integer),
     "alwaysRetroactive": _policy("always_retroactive", "false", boolean),
     "gcInactiveDestinations": _without("gc_inactive_destinations", "false", boolean, _UNUSED),
     "inactiveTimeoutBeforeGC": _without(

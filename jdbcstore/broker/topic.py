@@ -90,6 +90,7 @@ class TopicConsumer(Consumer):
     __slots__ = (
         "_broker",
         "_given",
+        "_has_ended",
         "_held",
         "_pending",
         "_pending_bytes",
@@ -125,6 +126,7 @@ class TopicConsumer(Consumer):
         limit_bytes = policy.memory_limit_bytes or broker.options.topic_pending_bytes_max
         self._pending_bytes_max = min(limit_bytes, broker.options.topic_pending_bytes_max)
         self._held: set[Publisher] = set()
+        self._has_ended = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -139,6 +141,8 @@ class TopicConsumer(Consumer):
         delivery = Delivery(message)
         if not self._pending and self.can_take:
             self._give(delivery)
+            return
+        if self._has_ended:
             return
         self._pending.append(delivery)
         self._pending_bytes += delivery.size
@@ -191,11 +195,18 @@ class TopicConsumer(Consumer):
         self.is_closed = True
         self.credit = 0
         self.unacknowledged.clear()
-        self._pending.clear()
-        self._broker.memory.used -= self._pending_bytes + self._given * DELIVERY_BYTES
-        self._pending_bytes = self._given = 0
-        self._let_go()
+        self._broker.memory.used -= self._given * DELIVERY_BYTES
+        self._given = 0
+        self.end()
         return self._leaving()
+
+    def end(self) -> None:
+        """Nobody waits for a client that reads its last words, or does not even do that."""
+        self._has_ended = True
+        self._pending.clear()
+        self._broker.memory.used -= self._pending_bytes
+        self._pending_bytes = 0
+        self._let_go()
 
     def _leaving(self) -> Iterator[None]:
         topics, self.topics = self.topics, {}

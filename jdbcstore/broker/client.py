@@ -315,7 +315,7 @@ class Client(ClientRequests):
     def end(self) -> None:
         """The transport has said its last word: what is delivered would not reach the client any more."""
         self._advance(Phase.ENDING)
-        self.consumers.is_choked = True
+        self.consumers.end()
 
     def close(self) -> None:
         """The client is gone: what was not acknowledged goes back, what it opened is closed."""

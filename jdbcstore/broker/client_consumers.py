@@ -304,6 +304,12 @@ class ClientConsumers:
         """A browser cannot go on."""
         self._client.complete(None, error)
 
+    def end(self) -> None:
+        """Nothing reaches the client any more."""
+        self.is_choked = True
+        for consumer in list(self.by_key.values()):  # it may publish to itself, and go on now
+            consumer.end()
+
     def disconnect(self, text: str, *, reason: str) -> None:
         """End its connection with an error: a consumer cannot go on."""
         self._client.disconnect(text, reason=reason)

@@ -406,6 +406,9 @@ class Consumer:
         if self.parked:
             self.resume()
 
+    def end(self) -> None:
+        """Nothing reaches its client any more. What that has not acknowledged is its own until its connection ends."""
+
     def _shorten(self, count: int) -> None:
         """So many of those are acknowledged that it had credit for already."""
         taken = min(count, self.extension)

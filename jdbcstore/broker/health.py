@@ -86,12 +86,14 @@ class Health:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        writer.transport.set_write_buffer_limits(high=0)  # an answer is sent when all of it has left
         try:
             if len(self._writers) <= _CONNECTIONS_MAX:
                 async with asyncio.timeout(_TIMEOUT_S):
                     await self._answer(reader, writer)
         except (OSError, TimeoutError) as error:
             log.debug("health check failed error=%r", error)
+            writer.transport.abort()
         finally:
             writer.close()
             self._writers.discard(writer)

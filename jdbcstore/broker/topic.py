@@ -90,6 +90,7 @@ class TopicConsumer(Consumer):
     __slots__ = (
         "_broker",
         "_given",
+        "_has_ended",
         "_held",
         "_is_slow",
         "_pending",
@@ -126,6 +127,7 @@ class TopicConsumer(Consumer):
         limit_bytes = policy.memory_limit_bytes or broker.options.topic_pending_bytes_max
         self._pending_bytes_max = min(limit_bytes, broker.options.topic_pending_bytes_max)
         self._held: set[Publisher] = set()
+        self._has_ended = False
         #: Whether more has waited than it takes at once, and nothing went to it without a wait since then.
         self._is_slow = False
         self._timer: asyncio.TimerHandle | None = None
@@ -143,6 +145,8 @@ class TopicConsumer(Consumer):
         if not self._pending and self.can_take:
             self._is_slow = False
             self._give(delivery)
+            return
+        if self._has_ended:
             return
         if not self._is_slow and len(self._pending) > self.prefetch > 1:
             self._is_slow = True
@@ -201,11 +205,18 @@ class TopicConsumer(Consumer):
         self.is_closed = True
         self.credit = 0
         self.unacknowledged.clear()
-        self._pending.clear()
-        self._broker.memory.used -= self._pending_bytes + self._given * DELIVERY_BYTES
-        self._pending_bytes = self._given = 0
-        self._let_go()
+        self._broker.memory.used -= self._given * DELIVERY_BYTES
+        self._given = 0
+        self.end()
         return self._leaving()
+
+    def end(self) -> None:
+        """Nobody waits for a client that reads its last words, or does not even do that."""
+        self._has_ended = True
+        self._pending.clear()
+        self._broker.memory.used -= self._pending_bytes
+        self._pending_bytes = 0
+        self._let_go()
 
     def _leaving(self) -> Iterator[None]:
         topics, self.topics = self.topics, {}

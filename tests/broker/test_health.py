@@ -193,6 +193,38 @@ def test_a_slow_client_is_given_up_and_keeps_nobody_waiting(monkeypatch: pytest.
     with_endpoint(ask)
 
 
+def test_who_does_not_read_the_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_TIMEOUT_S", 0.5)
+    more_than_sockets_take = b"x" * 8_000_000
+
+    async def metrics(accept: str) -> tuple[str, bytes]:
+        return "text/plain", more_than_sockets_take
+
+    async def ask() -> int:
+        asked = Health("127.0.0.1:0", lambda: MASTER, metrics)
+        await asked.start()
+        with socket.create_connection(asked.address, 60) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            while not asked._writers:
+                await asyncio.sleep(0.01)
+            while asked._writers:
+                await asyncio.sleep(0.01)
+            answer = await asyncio.to_thread(rest_of, client)
+        await asked.stop()
+        return answer
+
+    assert asyncio.run(ask()) < len(more_than_sockets_take)
+
+
+def rest_of(client: socket.socket) -> int:
+    """How much comes until the connection is closed or reset."""
+    count = 0
+    with suppress(ConnectionResetError):
+        while data := client.recv(1 << 20):
+            count += len(data)
+    return count
+
+
 def test_only_so_many_are_listened_to_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_CONNECTIONS_MAX", 3)
 

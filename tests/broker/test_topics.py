@@ -8,6 +8,7 @@ import pytest
 
 from jdbcstore import Broker, Topic
 from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.transport import listener
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.waiting import wait_until
@@ -146,6 +147,20 @@ def test_a_slow_subscriber_holds_its_publisher_back_and_is_disconnected(
     assert "too slow" in slow.error().headers["message"]
     assert slow.is_closed()
     assert [int(other.message().body) for _ in range(13)] == list(range(13))
+
+
+def test_a_slow_subscriber_that_reads_nothing_is_waited_for_no_longer_than_one_that_does(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "LINGER_S", 600.0)
+    address = start_broker(slow_consumer_timeout_s=1.0, topic_pending_bytes_max=1 << 20)
+    slow, publisher = open_client(address), open_client(address)
+    slow.subscribe("/topic/T")
+    slow.subscribe("/topic/>", id="2")
+    for number in range(60):
+        publisher.publish("/topic/T", str(number).ljust(200_000))
+    assert len(brokers[0].clients) == 2, "it has not read why it is disconnected"
+    assert brokers[0].memory.used < 200_000
 
 
 def test_a_subscriber_that_catches_up_lets_its_publisher_go_on(

@@ -288,6 +288,7 @@ def test_a_branch_that_was_rolled_back_stays_so(class_path: str, tmp_path: Path,
         wait_until(lambda: is_gone(directory, Rollback))
         activemq.kill() if killed else activemq.stop()
     assert list(replay(Journal(directory)).prepared) == [BRANCH]
+    assert list(check(directory).survey.state.prepared) == []
     with KahaDBPersistenceAdapter(directory) as adapter:
         assert branches(adapter) == []
         assert ours(adapter, PIN, DONE) == {"PIN": ["pin"], "DONE": []}
@@ -308,6 +309,7 @@ def test_a_branch_in_doubt_stays_so_when_nothing_says_any_more_that_it_was_prepa
         wait_until(lambda: is_gone(directory, Prepare))
         activemq.stop()
     assert replay(Journal(directory)).prepared == {}
+    assert list(check(directory).survey.state.prepared) == [BRANCH]
     with KahaDBPersistenceAdapter(directory) as adapter:
         assert branches(adapter) == [BRANCH]
     with ActiveMQ(class_path, tmp_path, "kahadb") as activemq:

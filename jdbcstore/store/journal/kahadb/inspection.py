@@ -536,10 +536,8 @@ def _transactions(report: CheckReport) -> None:
             "prepared",
             found.directory,
             f"the record that {'rolled back' if is_over else 'prepared'} the transaction {branch.transaction} is gone"
-            " with a file that an ack compaction has copied, only the index tells of it",
-            "A broker that rebuilds its index has it in doubt again."
-            if is_over
-            else "A broker that starts forgets it.",
+            " with a file that an ack compaction has copied; only the index tells of it",
+            f"A broker that {'rebuilds its index has it in doubt again' if is_over else 'starts forgets it'}.",
             "Do not delete the index; a start of jdbcstore, or 'jdbcstore kahadb repair', writes it again.",
         )
     if found.state.prepared:

@@ -267,6 +267,18 @@ public final class FailoverJudge extends Judge {
         }
     }
 
+    /** Likewise, and all clients have noticed. */
+    void refuseAll() throws Exception {
+        refuse();
+        for (ActiveMQConnection connection : opened) {
+            for (long end = System.currentTimeMillis() + WAIT_MS; !connection.isClosed() && connection.getTransport().isConnected(); Thread.sleep(5)) {
+                if (System.currentTimeMillis() > end) {
+                    throw new IllegalStateException("a client does not notice that nobody is there");
+                }
+            }
+        }
+    }
+
     void opens() throws IOException {
         for (Way way : ways) {
             way.opens();

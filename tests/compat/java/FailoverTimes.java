@@ -263,7 +263,7 @@ final class FailoverTimes {
 
     /** Does something that waits for a broker, is interrupted while it does, and heard when there is one again. */
     private static Object interrupted(FailoverJudge judge, Judge.Action action) throws Exception {
-        judge.refuse();
+        judge.refuseAll();
         FutureTask<Object> outcome = new FutureTask<>(() -> FailoverJudge.outcome(action));
         Thread thread = new Thread(outcome);
         thread.setDaemon(true);
@@ -400,8 +400,7 @@ final class FailoverTimes {
                 found.add(FailoverJudge.outcome(() -> session.createDurableSubscriber(judge.topic(session), "s").close()));
                 FailoverJudge.send(judge.session(), judge.topic(session), "1", "2");
                 ActiveMQConnection again = judge.connection();
-                Object taken = FailoverJudge.outcome(() -> again.setClientID(judge.own(".client")));
-                found.add(taken);
+                found.add(isThrown(FailoverJudge.outcome(() -> again.setClientID(judge.own(".client")))));
                 connection.close();
                 ActiveMQConnection last = judge.connection();
                 last.setClientID(judge.own(".client"));

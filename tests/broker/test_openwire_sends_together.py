@@ -18,6 +18,7 @@ from tests.broker.openwire_client import OpenWireClient
 
 A, B = Queue("A"), Queue("B")
 
+
 @pytest.fixture
 def address(start_broker: StartBroker, sqlite_store: PersistenceAdapter) -> Address:
     """Of a broker on SQLite."""

@@ -279,7 +279,7 @@ public final class FailoverJudge extends Judge {
         }
     }
 
-    void opens() throws IOException {
+    void opens() throws Exception {
         for (Way way : ways) {
             way.opens();
         }

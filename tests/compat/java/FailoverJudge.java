@@ -267,7 +267,19 @@ public final class FailoverJudge extends Judge {
         }
     }
 
-    void opens() throws IOException {
+    /** Likewise, and all clients have noticed. */
+    void refuseAll() throws Exception {
+        refuse();
+        for (ActiveMQConnection connection : opened) {
+            for (long end = System.currentTimeMillis() + WAIT_MS; !connection.isClosed() && connection.getTransport().isConnected(); Thread.sleep(5)) {
+                if (System.currentTimeMillis() > end) {
+                    throw new IllegalStateException("a client does not notice that nobody is there");
+                }
+            }
+        }
+    }
+
+    void opens() throws Exception {
         for (Way way : ways) {
             way.opens();
         }
@@ -1067,7 +1079,7 @@ public final class FailoverJudge extends Judge {
 
     private static final AtomicInteger BRANCHES = new AtomicInteger();
 
-    private static final class Branch implements Xid {
+    static final class Branch implements Xid {
         private final byte[] global = ("failover" + BRANCHES.incrementAndGet()).getBytes();
 
         @Override
@@ -1086,7 +1098,7 @@ public final class FailoverJudge extends Judge {
         }
     }
 
-    private static Object xa(Callable<?> action) {
+    static Object xa(Callable<?> action) {
         try {
             return String.valueOf(action.call());
         } catch (XAException error) {
@@ -1096,14 +1108,14 @@ public final class FailoverJudge extends Judge {
         }
     }
 
-    private static Callable<Object> done(Action action) {
+    static Callable<Object> done(Action action) {
         return () -> {
             action.run();
             return "done";
         };
     }
 
-    private ActiveMQXAConnection xaConnection() throws Exception {
+    ActiveMQXAConnection xaConnection() throws Exception {
         ActiveMQXAConnectionFactory factory = new ActiveMQXAConnectionFactory(
             "failover:(" + ways.stream().map(Way::url).collect(Collectors.joining(",")) + ")?" + QUICK);
         ActiveMQXAConnection connection = (ActiveMQXAConnection) factory.createXAConnection();
@@ -1112,7 +1124,7 @@ public final class FailoverJudge extends Judge {
         return connection;
     }
 
-    private static boolean isInDoubt(XAResource resource, Branch branch) throws XAException {
+    static boolean isInDoubt(XAResource resource, Branch branch) throws XAException {
         for (Xid found : resource.recover(XAResource.TMSTARTRSCAN)) {
             if (Arrays.equals(found.getGlobalTransactionId(), branch.global)) {
                 return true;

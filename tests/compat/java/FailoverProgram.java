@@ -54,7 +54,9 @@ import org.apache.activemq.command.ActiveMQQueue;
  *   <li>prefetch 0: a consumer that drops what comes again waits for ever;
  *   <li>durable subscriptions in transactions, whose commits it refuses for ever after a failover, and with acknowledgements out of order,
  *       by which it acknowledges what is before them, too;
- *   <li>branches that send to topics: it removes what is prepared when it takes over.
+ *   <li>branches that send to topics: it removes what is prepared when it takes over;
+ *   <li>transfers with a delay of redeliveries: the client may acknowledge what it has given again after one, and the failover that came
+ *       meanwhile, and it refuses that, and the commit, for ever.
  * </ul>
  *
  * Prints "ready" when all are at work, and "steps" each time they have done twenty together. It hears of each fault: "fault" before it,
@@ -332,8 +334,9 @@ public final class FailoverProgram {
         optional(found, 0.1, "jms.watchTopicAdvisories=" + (role.equals("request") || role.equals("churn")));
         optional(found, 0.2, "jms.consumerFailoverRedeliveryWaitPeriod=" + one(0, 1000));
         optional(found, 0.15, "jms.useCompression=true");
-        found.add("jms.redeliveryPolicy.initialRedeliveryDelay=" + one(0, 0, 50));
-        found.add("jms.redeliveryPolicy.redeliveryDelay=" + one(0, 20));
+        boolean isAtOnce = isMixed && role.equals("transfer");
+        found.add("jms.redeliveryPolicy.initialRedeliveryDelay=" + (isAtOnce ? 0 : one(0, 0, 50)));
+        found.add("jms.redeliveryPolicy.redeliveryDelay=" + (isAtOnce ? 0 : one(0, 20)));
         found.add("jms.redeliveryPolicy.maximumRedeliveries=" + one(-1, -1, 20));
         return String.join("&", found);
     }

@@ -15,7 +15,10 @@ import javax.jms.MessageProducer;
 import javax.jms.Session;
 import javax.jms.TemporaryQueue;
 import javax.jms.TextMessage;
+import javax.jms.XASession;
+import javax.transaction.xa.XAResource;
 import org.apache.activemq.ActiveMQConnection;
+import org.apache.activemq.ActiveMQXAConnection;
 import org.apache.activemq.ScheduledMessage;
 
 /** What is due, what expires, whose patience ends and who is interrupted while a connection fails: checks of `FailoverJudge`. */
@@ -253,22 +256,27 @@ final class FailoverTimes {
 
     // -- interrupted threads --------------------------------------------------------------------------------------------
 
+    private static boolean isWaiting(Thread thread) {
+        return Arrays.stream(thread.getStackTrace()).anyMatch(frame -> frame.getClassName().startsWith("org.apache.activemq.transport.failover")
+            || frame.getMethodName().equals("dequeue") || frame.getClassName().endsWith("FutureResponse"));
+    }
+
     /** Does something that waits for a broker, is interrupted while it does, and heard when there is one again. */
     private static Object interrupted(FailoverJudge judge, Judge.Action action) throws Exception {
-        judge.refuse();
+        judge.refuseAll();
         FutureTask<Object> outcome = new FutureTask<>(() -> FailoverJudge.outcome(action));
         Thread thread = new Thread(outcome);
+        thread.setDaemon(true);
         thread.start();
         long end = System.currentTimeMillis() + FailoverJudge.WAIT_MS;
-        while (Arrays.stream(thread.getStackTrace()).noneMatch(frame -> frame.getClassName().startsWith("org.apache.activemq.transport.failover")
-                || frame.getMethodName().equals("dequeue") || frame.getClassName().endsWith("FutureResponse"))) {
-            if (System.currentTimeMillis() > end || outcome.isDone()) {
-                break;
-            }
+        while (!outcome.isDone() && !isWaiting(thread) && System.currentTimeMillis() < end) {
             Thread.sleep(5);
         }
-        thread.interrupt();
-        Object heard = outcome.get(60, TimeUnit.SECONDS);
+        while (!outcome.isDone() && System.currentTimeMillis() < end) { // the client swallows some
+            thread.interrupt();
+            Thread.sleep(100);
+        }
+        Object heard = outcome.get(1, TimeUnit.SECONDS);
         judge.opens();
         return heard;
     }
@@ -328,12 +336,93 @@ final class FailoverTimes {
         }
     }
 
+    /** A branch whose end the broker does not hear of, and what the session can do after it. */
+    private static Object branches(FailoverJudge judge, String step, boolean isDecided) throws Exception {
+        ActiveMQXAConnection connection = judge.xaConnection();
+        XASession session = connection.createXASession();
+        XAResource resource = session.getXAResource();
+        MessageProducer producer = session.createProducer(judge.queue(session));
+        FailoverJudge.Branch branch = new FailoverJudge.Branch();
+        FailoverJudge.Branch next = new FailoverJudge.Branch();
+        resource.start(branch, XAResource.TMNOFLAGS);
+        producer.send(session.createTextMessage("1"));
+        resource.end(branch, XAResource.TMSUCCESS);
+        if (step.endsWith("what is prepared")) {
+            resource.prepare(branch);
+        }
+        List<Object> found = FailoverJudge.list();
+        found.add(String.valueOf(interrupted(judge, () -> {
+            if (step.startsWith("prepare")) {
+                resource.prepare(branch);
+            } else if (step.startsWith("commit")) {
+                resource.commit(branch, !step.endsWith("what is prepared"));
+            } else {
+                resource.rollback(branch);
+            }
+        })));
+        if (isDecided) {
+            found.add(FailoverJudge.xa(FailoverJudge.done(() -> resource.rollback(branch))));
+        }
+        resource.start(next, XAResource.TMNOFLAGS);
+        producer.send(session.createTextMessage("2"));
+        resource.end(next, XAResource.TMSUCCESS);
+        found.add(FailoverJudge.xa(FailoverJudge.done(() -> resource.commit(next, true))));
+        boolean isInDoubt = FailoverJudge.isInDoubt(resource, branch);
+        found.add("in doubt: " + isInDoubt);
+        if (isInDoubt) {
+            found.add(FailoverJudge.xa(FailoverJudge.done(() -> resource.rollback(branch))));
+        }
+        connection.close();
+        found.addAll(judge.left());
+        return found;
+    }
+
+    private static void subscribing(Map<String, FailoverJudge.Body> bodies) {
+        for (String step : new String[] {"made", "closed", "unsubscribed"}) {
+            bodies.put("interrupted: a durable subscription is " + step, judge -> {
+                ActiveMQConnection connection = judge.connection();
+                connection.setClientID(judge.own(".client"));
+                connection.start();
+                Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+                MessageConsumer consumer = step.equals("made") ? null : session.createDurableSubscriber(judge.topic(session), "s");
+                if (step.equals("unsubscribed")) {
+                    consumer.close();
+                }
+                List<Object> found = FailoverJudge.list(isThrown(interrupted(judge, () -> {
+                    if (step.equals("made")) {
+                        session.createDurableSubscriber(judge.topic(session), "s");
+                    } else if (step.equals("closed")) {
+                        consumer.close();
+                    } else {
+                        session.unsubscribe("s");
+                    }
+                })));
+                found.add(FailoverJudge.outcome(() -> session.createDurableSubscriber(judge.topic(session), "s").close()));
+                FailoverJudge.send(judge.session(), judge.topic(session), "1", "2");
+                ActiveMQConnection again = judge.connection();
+                found.add(isThrown(FailoverJudge.outcome(() -> again.setClientID(judge.own(".client")))));
+                connection.close();
+                ActiveMQConnection last = judge.connection();
+                last.setClientID(judge.own(".client"));
+                last.start();
+                Session other = last.createSession(false, Session.AUTO_ACKNOWLEDGE);
+                found.add(judge.rest(other.createDurableSubscriber(judge.topic(other), "s")));
+                return found;
+            });
+        }
+    }
+
     private static boolean isThrown(Object outcome) {
         return String.valueOf(outcome).startsWith("throws");
     }
 
     private static void interrupting(Map<String, FailoverJudge.Body> bodies) {
         undecided(bodies);
+        subscribing(bodies);
+        for (String step : new String[] {"prepare", "commit", "rollback", "commit of what is prepared", "rollback of what is prepared"}) {
+            bodies.put("interrupted: XA " + step, judge -> branches(judge, step, true));
+            bodies.put("interrupted: XA " + step + ", and never decided", judge -> branches(judge, step, false));
+        }
         bodies.put("interrupted: a send", judge -> {
             Session session = judge.session();
             MessageProducer producer = session.createProducer(judge.queue(session));

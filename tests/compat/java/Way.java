@@ -100,11 +100,21 @@ final class Way implements Closeable {
         cut(true);
     }
 
-    void opens() throws IOException {
-        ServerSocket again = new ServerSocket();
-        again.setReuseAddress(true);
-        again.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), door.getLocalPort()));
-        open(again);
+    void opens() throws IOException, InterruptedException {
+        for (long end = System.currentTimeMillis() + WAIT_MS; ; Thread.sleep(20)) {
+            ServerSocket again = new ServerSocket();
+            again.setReuseAddress(true);
+            try {
+                again.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), door.getLocalPort()));
+                open(again);
+                return;
+            } catch (java.net.BindException taken) { // by somebody who looks for a free one
+                again.close();
+                if (System.currentTimeMillis() > end) {
+                    throw taken;
+                }
+            }
+        }
     }
 
     @Override

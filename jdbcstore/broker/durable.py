@@ -242,7 +242,7 @@ class DurableSubscription(TopicSubscription):
     def _tell_slow(self) -> None:
         """Tell, once until it can take more, that something waits that its client does not take."""
         for consumer in self.consumers:
-            if not self._is_slow and consumer.prefetch > 0 >= consumer.credit and self.contents.first():
+            if not self._is_slow and consumer.prefetch > 0 >= consumer.credit and self.contents.first() is not None:
                 self._is_slow = True
                 self._broker.advisories.slow_consumer(consumer, self.destination)
 

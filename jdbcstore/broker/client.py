@@ -40,6 +40,7 @@ A request that is refused at once *raises* a `JdbcStoreError` instead, and nothi
 `consumers.subscribe`         queues, topics, wildcards, durable subscriptions, browsers: `SubscriptionRequest`
 `consumers.unsubscribe`       end a subscription; what it has goes back
 `consumers.pull`              a message for a consumer whose prefetch is 0; `pull_again` if what came is none for it
+`consumers.prefetch_for`      how many messages a subscription may have, by what it asks for and by its policy
 `consumers.change_prefetch`   how many messages a consumer may have from now on
 `consumers.remove_durable`    remove a durable subscription for good
 `consumers.acknowledge`       a delivery is done with, and those before it in mode cumulative; also in a transaction

@@ -276,20 +276,14 @@ class ClientConsumers:
         """What came for the latest pull of a consumer is no answer to it: its client still waits for one."""
         self._pulls.pull_again(consumer)
 
-    def change_prefetch(self, consumer: Consumer, prefetch: int | None) -> None:
-        """A consumer may hold so many messages from now on, or as many as the policy says; 0 is none but those that it
-        asks for."""
+    def prefetch_for(self, wanted: SubscriptionRequest) -> int:
+        """How many messages a subscription may hold: what it asks for, or what its policy says."""
+        return prefetch_for(self._broker, wanted)
+
+    def change_prefetch(self, consumer: Consumer, prefetch: int) -> None:
+        """A consumer may hold so many messages from now on; 0 is none but those that it asks for."""
         self._pulls.withdraw(consumer)
-        is_durable = isinstance(consumer, DurableConsumer)
-        consumer.change_prefetch(
-            prefetch_for(
-                self._broker,
-                consumer.destination,
-                prefetch,
-                is_browser=consumer.is_browser,
-                is_durable=is_durable,
-            )
-        )
+        consumer.change_prefetch(prefetch)
 
     def awake(self, consumer: Consumer) -> None:
         """A consumer can take more: its queues are asked at the end of this turn of the loop."""

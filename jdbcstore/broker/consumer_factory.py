@@ -12,7 +12,6 @@ from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.memory import MEMBERSHIP_BYTES, SELECTION_BYTES, SUBSCRIPTION_BYTES
 from jdbcstore.broker.subscription_request import SubscriptionRequest
 from jdbcstore.broker.topic import TopicConsumer
-from jdbcstore.destination import Destination
 from jdbcstore.errors import NoSuchDestination, ProtocolError
 from jdbcstore.selector import DURABLE_LENGTH_MAX, LENGTH_MAX, Selector
 from jdbcstore.subscription import SubscriptionKey
@@ -54,14 +53,7 @@ def consumer_for(broker: ClientHost, client: Subscriber, wanted: SubscriptionReq
         SelectorError: its condition is none, or too long.
     """
     is_queue = _check_destination(broker, client, wanted)
-    prefetch = prefetch_for(
-        broker,
-        wanted.destination,
-        wanted.prefetch,
-        is_browser=wanted.is_browser,
-        is_durable=wanted.subscription_name is not None,
-    )
-    consumer = _consumer_for(broker, client, wanted, prefetch, is_queue=is_queue)
+    consumer = _consumer_for(broker, client, wanted, prefetch_for(broker, wanted), is_queue=is_queue)
     consumer.tag = wanted.tag
     return consumer
 
@@ -146,24 +138,18 @@ def _interest(client: Subscriber, wanted: SubscriptionRequest) -> Interest:
     return EVERYTHING if selector is None else Interest(selector)
 
 
-def prefetch_for(
-    broker: ClientHost, destination: Destination, asked: int | None, *, is_browser: bool, is_durable: bool
-) -> int:
-    """How many messages a consumer may hold.
-
-    Args:
-        broker: gives policies and limits.
-        destination: what it consumes from.
-        asked: what its client wants; None is what the policy says.
-        is_browser, is_durable: what it is.
-    """
-    prefetch = asked
+def prefetch_for(broker: ClientHost, wanted: SubscriptionRequest) -> int:
+    """How many messages a subscription may hold: what it asks for, or what its policy says."""
+    prefetch = wanted.prefetch
     if prefetch is None:
-        policy = broker.policy_for(destination)
-        if is_browser:
+        policy = broker.policy_for(wanted.destination)
+        if wanted.is_browser:
             prefetch = policy.queue_browser_prefetch
-        elif is_durable:
+        elif wanted.subscription_name is not None:
             prefetch = policy.durable_topic_prefetch
         else:
-            prefetch = policy.queue_prefetch if destination.elements()[0].is_queue else policy.topic_prefetch
+            is_queue = any(element.is_queue for element in wanted.destination.elements())
+            prefetch = policy.queue_prefetch if is_queue else policy.topic_prefetch
+        if not wanted.can_pull:
+            prefetch = max(prefetch, 1)
     return min(max(prefetch, 0), broker.options.prefetch_max)

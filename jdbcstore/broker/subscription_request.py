@@ -38,6 +38,7 @@ class SubscriptionRequest:
         selector: a SQL-92 condition; None for all messages.
         prefetch: how many messages the client may have unacknowledged; None for what its policy says; 0 for
             none but those that it asks for (`ClientConsumers.pull`).
+        can_pull: whether its client can ask for messages; if not, a policy that says 0 means 1.
         is_browser: show what is in the queues, take nothing, and end.
         subscription_name: makes a subscription to topics durable, under this name and the client's id.
         is_exclusive: whether it wants its queues for itself; None for what the policy says.
@@ -55,6 +56,7 @@ class SubscriptionRequest:
     tag: object = None
     selector: str | None = None
     prefetch: int | None = None
+    can_pull: bool = False
     is_browser: bool = False
     subscription_name: str | None = None
     is_exclusive: bool | None = None

@@ -143,6 +143,51 @@ def test_a_changed_prefetch_counts_at_once(address: Address) -> None:
         assert client.text() == "d"
 
 
+#: What clients ask for that were told nothing else.
+QUEUE_PREFETCH = 1000
+
+
+def test_a_client_is_told_that_its_policy_has_it_ask_for_each_message(start_broker: StartBroker) -> None:
+    policies = [DestinationPolicy(queue_prefetch=0)]
+    with OpenWireClient(start_broker(bind="openwire://127.0.0.1:0", policies=policies)) as client:
+        client.subscribe(A, prefetch=QUEUE_PREFETCH)
+        told = client.came.pop()  # before the answer, behind which it might receive
+        assert isinstance(told, c.ConsumerControl)
+        assert (told.consumer_id, told.prefetch) == (client.consumer_id(), 0)
+        client.send(A, "one")
+        assert not client.came
+        client.ask(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=0))
+        assert client.text() == "one"
+
+
+def test_a_client_that_cannot_ask_for_messages_gets_one_at_a_time(
+    start_broker: StartBroker, open_client: OpenClient
+) -> None:
+    client = open_client(start_broker(policies=[DestinationPolicy(queue_prefetch=0)]))
+    client.subscribe("/queue/A", ack="client")
+    client.publish("/queue/A", b"one")
+    assert client.message().body == b"one"
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_client_that_goes_back_to_the_usual_prefetch_gets_that_of_its_policy(
+    start_broker: StartBroker, prefetch: int
+) -> None:
+    """As one does after each failover."""
+    policies = [DestinationPolicy(queue_prefetch=prefetch)]
+    with OpenWireClient(start_broker(bind="openwire://127.0.0.1:0", policies=policies)) as client:
+        client.subscribe(A, prefetch=0)
+        for text in "abcd":
+            client.send(A, text)
+        assert not client.came
+        control = c.ConsumerControl(consumer_id=client.consumer_id(), destination=A, prefetch=QUEUE_PREFETCH)
+        client.ask(control)
+        client.ask(c.SessionInfo(session_id=client.session_id))
+        told = [one.prefetch for one in client.came if isinstance(one, c.ConsumerControl)]
+        assert told == ([0] if prefetch == 0 else [])
+        assert sum(isinstance(one, c.MessageDispatch) for one in client.came) == prefetch
+
+
 def test_what_the_application_has_makes_room_for_more_until_it_is_acknowledged(address: Address) -> None:
     with OpenWireClient(address) as client:
         client.subscribe(A, prefetch=1)

@@ -98,12 +98,6 @@ class _Policy:
         fields |= self._groups()
         fields |= self._recovery()
         fields |= self._slow_consumers()
-        for name, given in self._examined.of("policy").items():
-            if name.endswith("_prefetch") and given.value == 0:
-                self._settings.findings.warning(
-                    given.place, f"{given.source}=0 is 1: a subscription gets messages unasked"
-                )
-                fields[name] = 1
         policy = DestinationPolicy(pattern=self._pattern, **fields)
         shown = [str(self._pattern or "every other destination")]
         shown += [f"{name}={getattr(policy, name)}" for name in fields if name != "dead_letter_strategy"]

@@ -47,7 +47,7 @@ from jdbcstore.transport.openwire.acknowledgement import acknowledge, number_of,
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
 from jdbcstore.transport.openwire.exceptions import JavaError, is_end_of_service, throwable_of
 from jdbcstore.transport.openwire.registry import Registry
-from jdbcstore.transport.openwire.subscription import Subscription, prefetch_defaults, subscription_request
+from jdbcstore.transport.openwire.subscription import Subscription, subscription_request
 from jdbcstore.transport.openwire.transactions import XaRequest, handle_transaction, not_started
 from jdbcstore.transport.wire import Wire
 from jdbcstore.version import VERSION
@@ -558,20 +558,19 @@ class OpenWireSession(Conversation[Event]):
         if not self._registry.add_consumer(info.consumer_id) and str(info.consumer_id) in self.client.consumers.by_key:
             self._respond(info)
             return
-        subscription = Subscription(info.consumer_id, info.destination, prefetch_defaults(info, info.destination))
-        wanted = subscription_request(info, subscription)
+        subscription = Subscription(info.consumer_id, info.destination, info)
+        wanted = subscription_request(subscription, info.prefetch_size)
+        self._tell_prefetch(subscription, info.prefetch_size, self.client.consumers.prefetch_for(wanted))
         try:
             self.client.consumers.subscribe(wanted, info.command_id if info.response_required else None)
         except JdbcStoreError:
             self._registry.remove_consumer(info.consumer_id)
             raise
-        self._tell_to_ask(info.consumer_id, info.prefetch_size)
 
-    def _tell_to_ask(self, consumer_id: ConsumerId, prefetch: int) -> None:
-        """If the policy gives a consumer nothing that it does not ask for, its client has to know."""
-        consumer = self.client.consumers.by_key.get(str(consumer_id))
-        if consumer is not None and prefetch > 0 and not consumer.prefetch:
-            self._say(c.ConsumerControl(consumer_id=consumer_id, prefetch=0))
+    def _tell_prefetch(self, subscription: Subscription, asked: int, prefetch: int) -> None:
+        """Tell a client that it has to ask for each message, if it does not know, before it is answered."""
+        if asked > 0 and not prefetch:
+            self._say(c.ConsumerControl(consumer_id=subscription.consumer_id, prefetch=0))
 
     def _on_pull(self, pull: c.MessagePull) -> None:
         consumer = self.client.consumers.by_key.get(str(pull.consumer_id))
@@ -588,8 +587,9 @@ class OpenWireSession(Conversation[Event]):
             self.client.consumers.unsubscribe(key, None)
         elif consumer is not None:
             subscription: Any = consumer.tag
-            self.client.consumers.change_prefetch(consumer, subscription.asked(control.prefetch))
-            self._tell_to_ask(subscription.consumer_id, control.prefetch)
+            prefetch = self.client.consumers.prefetch_for(subscription_request(subscription, control.prefetch))
+            self._tell_prefetch(subscription, control.prefetch, prefetch)
+            self.client.consumers.change_prefetch(consumer, prefetch)
         self._respond(control)
 
     def _on_remove_subscription(self, info: c.RemoveSubscriptionInfo) -> None:

@@ -10,13 +10,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.identifiers import ConsumerId
 from jdbcstore.openwire.commands import ConsumerInfo
 
-__all__ = ["Subscription", "prefetch_defaults", "subscription_request"]
-
-#: What clients ask for that were told nothing else.
-_BROWSER: Final = (500,)
-_QUEUE: Final = (1000,)
-_DURABLE: Final = (100, 1000)
-_TOPIC: Final = (32_767,)
+__all__ = ["Subscription", "subscription_request"]
 
 
 @dataclass(slots=True, eq=False)
@@ -26,31 +20,22 @@ class Subscription:
     Attributes:
         consumer_id: what the client calls it.
         destination: what it has subscribed to.
-        prefetch_defaults: what clients ask for that were told nothing else.
+        info: all that it has asked for.
     """
 
     consumer_id: ConsumerId
     destination: Destination
-    prefetch_defaults: tuple[int, ...]
-
-    def asked(self, prefetch: int) -> int | None:
-        """How many messages a client wants; None for what the policy of the destination says, which goes before the
-        defaults, as in ActiveMQ."""
-        return None if prefetch in self.prefetch_defaults else max(prefetch, 0)
+    info: ConsumerInfo
 
 
-def prefetch_defaults(info: ConsumerInfo, destination: Destination) -> tuple[int, ...]:
-    """What clients ask for, for such a consumer, that were told nothing else."""
-    if info.browser:
-        return _BROWSER
-    if destination.is_queue:
-        return _QUEUE
-    return _TOPIC if info.subscription_name is None else _DURABLE
+def subscription_request(subscription: Subscription, prefetch: int) -> SubscriptionRequest:
+    """What a consumer asks for.
 
-
-def subscription_request(info: ConsumerInfo, subscription: Subscription) -> SubscriptionRequest:
-    """What a consumer asks for."""
-    destination = subscription.destination
+    Args:
+        subscription: what is known of it.
+        prefetch: how many messages it wants to hold.
+    """
+    info, destination = subscription.info, subscription.destination
     key = str(subscription.consumer_id)
     return SubscriptionRequest(
         key=key,
@@ -60,7 +45,8 @@ def subscription_request(info: ConsumerInfo, subscription: Subscription) -> Subs
         subscription_id=key,
         tag=subscription,
         selector=info.selector,
-        prefetch=subscription.asked(info.prefetch_size),
+        prefetch=_prefetch(info, destination, prefetch),
+        can_pull=True,
         is_browser=info.browser,
         subscription_name=info.subscription_name,
         is_exclusive=info.exclusive or None,
@@ -68,3 +54,21 @@ def subscription_request(info: ConsumerInfo, subscription: Subscription) -> Subs
         no_local=info.no_local,
         is_retroactive=info.retroactive,
     )
+
+
+#: What clients ask for that were told nothing else; a policy of the broker goes before that, as in ActiveMQ.
+_BROWSER: Final = (500,)
+_QUEUE: Final = (1000,)
+_DURABLE: Final = (100, 1000)
+_TOPIC: Final = (32_767,)
+
+
+def _prefetch(info: ConsumerInfo, destination: Destination, prefetch: int) -> int | None:
+    """How many messages a consumer may hold; None for what the policy of its destination says."""
+    if info.browser:
+        defaults: tuple[int, ...] = _BROWSER
+    elif destination.is_queue:
+        defaults = _QUEUE
+    else:
+        defaults = _TOPIC if info.subscription_name is None else _DURABLE
+    return None if prefetch in defaults else max(prefetch, 0)

@@ -846,10 +846,10 @@ def test_a_shared_queue_of_dead_letters_has_a_name(tmp_path: Path) -> None:
     assert warnings(xml) == []
 
 
-def test_a_prefetch_of_0_is_1(tmp_path: Path) -> None:
+def test_a_prefetch_of_0_is_read(tmp_path: Path) -> None:
     xml = read(tmp_path, policies('<policyEntry queue=">" queuePrefetch="0"/>'))
-    assert xml.configuration.destination_policies[0].queue_prefetch == 1
-    assert len(warnings(xml)) == 1
+    assert xml.configuration.destination_policies[0].queue_prefetch == 0
+    assert warnings(xml) == []
 
 
 def test_redelivery_policies_are_read(tmp_path: Path) -> None:

@@ -129,14 +129,18 @@ def _parse_heart_beat(text: str | None) -> tuple[int, int]:
 
 
 def read_send(headers: dict[str, str], body: bytes, version: str) -> Send:
-    """SEND needs a destination."""
+    """SEND needs a destination.
+
+    Without one it ends the connection if it is in a transaction and asks for no receipt: what the rest of it comes to
+    may not be committed.
+    """
     destination = headers.get("destination")
     if not destination or destination.isspace():
+        refusal = _empty_destination()
         if destination is None:
-            raise Refusal(
-                "SEND received without a Destination specified!", "Say where to in a destination header: /queue/NAME."
-            )
-        raise _empty_destination()
+            refusal = Refusal("SEND received without a Destination specified!", refusal.advice)
+        refusal.fatal = "transaction" in headers and "receipt" not in headers
+        raise refusal
     return Send(headers, destination, body, headers.get("receipt"), headers.get("transaction"))
 
 

@@ -218,6 +218,23 @@ def test_a_send_that_is_refused_and_asks_for_no_receipt_fails_its_transaction(
     client.done("ACK", client.named(order))
 
 
+@pytest.mark.parametrize("refused", [{}, {"destination": ""}])
+def test_a_send_to_nowhere_that_asks_for_no_receipt_ends_its_transaction(
+    start_broker: StartBroker, open_client: OpenClient, refused: dict[str, str]
+) -> None:
+    address = start_broker()
+    client = open_client(address)
+    client.send("BEGIN", {"transaction": "t"})
+    client.send("SEND", {"destination": "/queue/A", "transaction": "t", "persistent": "true"}, "one half")
+    client.send("SEND", {**refused, "transaction": "t"}, "the other half")
+    client.send("COMMIT", {"transaction": "t"})
+    client.error()
+    assert client.is_closed()
+    other = open_client(address)
+    other.subscribe("/queue/A")
+    assert other.is_silent()
+
+
 #: So many messages that COMMIT is prepared in slices.
 MANY = PREPARED_LEAST + 100
 

@@ -140,16 +140,21 @@ def test_who_comes_back_has_its_client_id_at_once(
     assert again.rest_of(A) == ["x"]
 
 
+def hold_unread(client: Client, other: Client) -> None:
+    """Let the client hold a message that it does not read to its end."""
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    other.publish(A, MORE_THAN_SOCKETS_TAKE)
+    client.send("SUBSCRIBE", {"destination": A, "id": "1", "ack": "client"})
+    client.take_in()
+
+
 def test_who_does_not_read_either_is_not_waited_for(
     start_broker: StartBroker, open_client: OpenClient, sqlite_store: Store
 ) -> None:
     """What it holds goes to others soon, not when TCP gives up."""
     address = start_broker(sqlite_store, peer_timeout_s=3600.0)
     client, other = open_client(address), open_client(address)
-    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    other.publish(A, MORE_THAN_SOCKETS_TAKE)
-    client.send("SUBSCRIBE", {"destination": A, "id": "1", "ack": "client"})
-    client.take_in()
+    hold_unread(client, other)
     say_no_more(client)
     other.subscribe(A)
     assert other.message().text == MORE_THAN_SOCKETS_TAKE
@@ -194,10 +199,7 @@ def test_who_ends_tls_and_does_not_read_is_not_waited_for(
     client, other = (stack.enter_context(Client(address, tls=trusting(authority))) for _ in range(2))
     for one in (client, other):
         one.connect()
-    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    other.publish(A, MORE_THAN_SOCKETS_TAKE)
-    client.send("SUBSCRIBE", {"destination": A, "id": "1", "ack": "client"})
-    client.take_in()
+    hold_unread(client, other)
     end(client)
     other.subscribe(A)
     assert other.message().text == MORE_THAN_SOCKETS_TAKE

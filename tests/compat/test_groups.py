@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from jdbcstore import Broker, BrokerOptions, open_store, running
-from jdbcstore.config.urls import open_spool
 from tests.broker.client import Address, Client, Frame
 from tests.broker.groups import ConsumerGroup, send_group
-from tests.compat.activemq import ActiveMQ
 
 pytestmark = pytest.mark.timeout(200)
 
 Told = list[dict[str, str]]
 FEW = {"activemq.prefetchSize": "2"}
-
-
-@pytest.fixture(scope="module")
-def theirs(class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """A real ActiveMQ."""
-    with ActiveMQ(class_path, tmp_path_factory.mktemp("activemq"), "memory") as activemq:
-        yield "127.0.0.1", activemq.stomp_port
-
-
-@pytest.fixture
-def ours(tmp_path: Path) -> Iterator[Address]:
-    """Our broker."""
-    store = open_store(f"sqlite:///{tmp_path / 'groups.db'}")
-    with running(Broker(store, BrokerOptions(bind="127.0.0.1:0"), open_spool)) as address:
-        yield address
 
 
 def opened(address: Address) -> Client:

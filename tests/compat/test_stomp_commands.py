@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
 import pytest
 
-from jdbcstore import Broker, BrokerOptions, open_store, running
-from jdbcstore.config.urls import open_spool
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import VERSIONS
-from tests.compat.activemq import ActiveMQ
 
 pytestmark = pytest.mark.timeout(200)
 
 Told = list[str]
 Script = Callable[[Client, str], Told]
-
-
-@pytest.fixture(scope="module")
-def theirs(class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """A real ActiveMQ."""
-    with ActiveMQ(class_path, tmp_path_factory.mktemp("activemq"), "memory") as activemq:
-        yield "127.0.0.1", activemq.stomp_port
-
-
-@pytest.fixture
-def ours(tmp_path: Path) -> Iterator[Address]:
-    """Our broker."""
-    store = open_store(f"sqlite:///{tmp_path / 'commands.db'}")
-    with running(Broker(store, BrokerOptions(bind="127.0.0.1:0"), open_spool)) as address:
-        yield address
 
 
 def told(frame: Frame) -> str:

@@ -304,14 +304,10 @@ final class FailoverTimes {
                 MessageConsumer consumer = judge.prefetching(session, 4);
                 FailoverJudge.got(consumer, 2);
                 List<Object> found = FailoverJudge.list(interrupted(judge, commits ? session::commit : session::rollback));
-                found.add(FailoverJudge.outcome(session::rollback));
-                for (int round = 0; round < 2; round++) {
-                    found.add(judge.rest(consumer));
-                    found.add(FailoverJudge.outcome(session::commit));
-                }
+                goOn(judge, session, consumer, found);
                 consumer.close();
                 found.addAll(judge.left());
-                return Arrays.asList(found.get(0), found.get(1), found.get(3), found.get(5), FailoverJudge.whole(found.subList(1, found.size())));
+                return answers(found);
             });
             bodies.put("interrupted: a " + end + " of receipts of a durable subscription", judge -> {
                 ActiveMQConnection connection = judge.connection();
@@ -322,18 +318,28 @@ final class FailoverTimes {
                 FailoverJudge.send(judge.session(), judge.topic(session), FailoverJudge.numbers(4));
                 FailoverJudge.got(consumer, 2);
                 List<Object> found = FailoverJudge.list(interrupted(judge, commits ? session::commit : session::rollback));
-                found.add(FailoverJudge.outcome(session::rollback));
-                for (int round = 0; round < 2; round++) {
-                    found.add(judge.rest(consumer));
-                    found.add(FailoverJudge.outcome(session::commit));
-                }
+                goOn(judge, session, consumer, found);
                 consumer.close();
                 consumer = session.createDurableSubscriber(judge.topic(session), "s");
                 found.add(judge.rest(consumer));
                 found.add(FailoverJudge.outcome(session::commit));
-                return Arrays.asList(found.get(0), found.get(1), found.get(3), found.get(5), FailoverJudge.whole(found.subList(1, found.size())));
+                return answers(found);
             });
         }
+    }
+
+    /** Gives up the transaction whose end was interrupted, and receives the rest in two more. */
+    private static void goOn(FailoverJudge judge, Session session, MessageConsumer consumer, List<Object> found) throws Exception {
+        found.add(FailoverJudge.outcome(session::rollback));
+        for (int round = 0; round < 2; round++) {
+            found.add(judge.rest(consumer));
+            found.add(FailoverJudge.outcome(session::commit));
+        }
+    }
+
+    /** How the interrupted end, the rollback and both commits were answered, and whether all messages were there. */
+    private static List<Object> answers(List<Object> found) {
+        return Arrays.asList(found.get(0), found.get(1), found.get(3), found.get(5), FailoverJudge.whole(found.subList(1, found.size())));
     }
 
     /** A branch whose end the broker does not hear of, and what the session can do after it. */

@@ -217,7 +217,7 @@ class Lines:
         self, dialect: object, record: ConnectionPoolEntry, arguments: list[Any], parameters: dict[str, Any]
     ) -> DBAPIConnection | None:
         self.require_uncut()
-        self._dialect.make_file(arguments)
+        self._dialect.make_file(arguments, parameters)
         record.info[_LINE] = Line()
 
         def opened(own: socket.socket) -> None:

@@ -6,10 +6,12 @@ import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 import pytest
 
 from jdbcstore import open_store
+from jdbcstore.config.inspection import check_url
 from jdbcstore.destination import Queue
 from jdbcstore.testing.messages import text_message
 
@@ -35,6 +37,32 @@ def test_a_file_that_is_named_by_a_uri_is_written_through_a_log(tmp_path: Path, 
     with open_store(f"sqlite:///{named.format(path=tmp_path / 'store.db')}") as store:
         store.queue_message_store(Queue("A")).add_message(text_message(1)).result(30)
         assert (tmp_path / "store.db-wal").stat().st_size > 0
+
+
+@pytest.mark.parametrize("named", ["file:{path}?uri=true", "file:{path}?mode=rwc&uri=true", "file://{path}?uri=true"])
+def test_a_file_that_is_named_by_a_uri_is_a_file_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """Its folder is made, nobody else reads it, commands find it, and who only reads writes nothing."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    path = tmp_path / "new folder" / "store.db"
+    url = f"sqlite:///{named.format(path=quote(str(path)))}"
+    with open_store(url) as store:
+        store.queue_message_store(Queue("A")).add_message(text_message(1)).result(30)
+        assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
+            "store.db": 0o600,
+            "store.db-wal": 0o600,
+            "store.db-shm": 0o600,
+        }
+        left = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    for name, content in left.items():
+        (path.parent / name).write_bytes(content)
+    check_url(url)
+    with open_store(url, locker="none", reads_only=True) as store:
+        assert store.destinations() == {Queue("A")}
+    assert (path.parent / "store.db-wal").read_bytes() == left["store.db-wal"]
+    assert list(Path.cwd().iterdir()) == []
 
 
 def test_what_is_found_in_the_log_is_forced_before_it_is_believed(tmp_path: Path) -> None:

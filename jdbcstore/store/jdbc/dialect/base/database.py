@@ -59,4 +59,5 @@ class Database(ABC):
 
     def file(self, url: URL) -> Path | None:
         """The file that a URL of it names; None if there is a server."""
-        return Path(url.database) if self.is_file and url.database else None
+        name = self.dialect().file_of(url)
+        return Path(name) if name else None

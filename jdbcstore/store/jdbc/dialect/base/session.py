@@ -122,8 +122,12 @@ class Dialect:
         return options.query_timeout_s + min(2.0, max(0.2, options.query_timeout_s / 10))
 
     @classmethod
-    def make_file(cls, arguments: Sequence[object]) -> None:
+    def make_file(cls, arguments: Sequence[object], parameters: Mapping[str, object]) -> None:
         """Make what has to be there before the driver gets these arguments, so that nobody else can read it.
+
+        Args:
+            arguments: the driver's, by position.
+            parameters: the driver's, by name.
 
         Raises:
             StoreError: there is something that cannot be opened; the text says what and why, which drivers may not.

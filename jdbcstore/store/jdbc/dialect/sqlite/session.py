@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from sqlalchemy import URL, Connection, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -41,6 +41,11 @@ log = logging.getLogger(__name__)
 _LOOK_AGAIN_S: Final = 0.01
 #: sqlite3's, which has the name since Python 3.12.
 _LEGACY_TRANSACTION_CONTROL: Final = -1
+
+
+def _path_of(name: str) -> str:
+    """The path of a file that SQLite may be given as a URI (https://www.sqlite.org/uri.html)."""
+    return unquote(urlsplit(name).path) if name.startswith("file:") else name
 
 
 class SQLiteDialect(SQLiteStatements):
@@ -65,10 +70,15 @@ class SQLiteDialect(SQLiteStatements):
         }
 
     @classmethod
-    def make_file(cls, arguments: Sequence[object]) -> None:
+    def make_file(cls, arguments: Sequence[object], parameters: Mapping[str, object]) -> None:
         # SQLite would make it readable for everybody; its other files get the mode of this one.
         place = str(arguments[0]) if arguments else ""
-        if not place or place == ":memory:" or place.startswith("file:"):
+        if parameters.get("uri"):
+            asked = parse_qs(urlsplit(place).query)
+            if "immutable" in asked or asked.get("mode", ["rwc"]) != ["rwc"]:
+                return
+            place = _path_of(place)
+        if not place or place == ":memory:":
             return
         try:
             disk.DiskFile(Path(place), create=True).close()
@@ -87,9 +97,10 @@ class SQLiteDialect(SQLiteStatements):
         # To read, SQLite needs log and index, and makes what is not there; a connection that only reads does not
         # remove them. So without a log it is opened as usual, or, where nothing can be written, as a file that nobody
         # changes: whoever has it open has both.
-        file = url.database or ""
+        file = cls.file_of(url)
         place = os.path.realpath(file)  # where SQLite has the log of a link
-        if file.startswith("file:") or not os.access(place, os.R_OK):  # opening it tells what is the matter
+        only_reads = url.query.get("mode") == "ro" or "immutable" in url.query
+        if only_reads or not os.access(place, os.R_OK):  # opening it tells what is the matter
             return url
         log_file, index = f"{place}-wal", f"{place}-shm"
         may_write = os.access(os.path.dirname(place), os.W_OK) and os.access(place, os.W_OK)
@@ -110,7 +121,8 @@ class SQLiteDialect(SQLiteStatements):
 
     @classmethod
     def file_of(cls, url: URL) -> str:
-        return unquote((url.database or "").removeprefix("file:")) if "uri" in url.query else url.database or ""
+        name = url.database or ""
+        return _path_of(name) if "uri" in url.query else name
 
     def connected(self, connection: Connection) -> None:
         limit = sqlite3.SQLITE_LIMIT_LENGTH

@@ -27,7 +27,8 @@ from jdbcstore.config.urls import store_options, store_url
 from jdbcstore.spark import register
 from jdbcstore.spark.encoder import Encoder
 from jdbcstore.spark.options import WriteOptions
-from jdbcstore.store.jdbc.dialect.base.bulk import LoadRow
+from jdbcstore.store.jdbc.dialect.base.bulk import row_by_row
+from jdbcstore.store.jdbc.dialect.base.load_block import LoadBlock, LoadRow
 from jdbcstore.store.jdbc.dialect.postgresql.bulk import packed_for_copy
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.schema import upgrade_schema
@@ -92,7 +93,7 @@ def _frame(spark: SparkSession, messages: int, body_bytes: int) -> DataFrame:
     )
 
 
-def _rows(part: int, messages: int, body_bytes: int, url: str) -> Iterator[LoadRow]:
+def _rows(part: int, messages: int, body_bytes: int, url: str) -> Iterator[LoadRow | LoadBlock]:
     encoder = Encoder(WriteOptions.of({"url": url, "topic": "queue://BENCHMARK"}), "raw", part)
     pad = "x" * max(0, body_bytes - 12)
     for first in range(0, messages, _BATCH):
@@ -110,7 +111,7 @@ def _prepare(database: str, folder: Path, part: int, messages: int, body_bytes: 
             file.writelines(packed_for_copy(rows, first))
             return path
         values: list[bytes] = []
-        for number, (producer, sequence, container, expiration, priority, blob) in enumerate(rows, first):
+        for number, (producer, sequence, container, expiration, priority, blob) in enumerate(row_by_row(rows), first):
             head = f"({number},'{producer}',{sequence},'{container}',{expiration},{priority},".encode()
             values.append(head + b"0x" + blob.hex().encode() + b")")
             if len(values) == 400:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 from jdbcstore.errors import CodecError
@@ -12,18 +11,16 @@ from jdbcstore.openwire.codec import marshal
 
 __all__ = ["MessageTemplate"]
 
-_SIZE: Final = struct.Struct(">i")
-_NUMBER: Final = struct.Struct(">q")
+_NUMBER_BYTES: Final = 8
 #: Where the fields of a frame begin: behind its size.
 _FIELDS: Final = 4
-_NO_BODY: Final = bytes(1)
-_BODY: Final = struct.Struct(">Bi")
-#: What a frame can announce.
-_SIZE_MAX: Final = 0x7FFFFFFF
 
 
 class MessageTemplate:
     """A message that is written many times, with another producer sequence id and another body each time.
+
+    Its frame, as stores have it, is the length of all that follows, `head`, the producer sequence id (8 bytes),
+    `between`, the body, `tail`. A body is a byte 1, its length and itself, or a byte 0 if there is none.
 
     Args:
         message: what all have in common; it has a producer id. What is done to it afterwards makes no difference.
@@ -47,26 +44,9 @@ class MessageTemplate:
             number_at = _difference(bare, marshal(message))
         finally:
             message.message_id, message.content = given
-        self._head = bare[_FIELDS:number_at]
-        self._between = bare[number_at + _NUMBER.size : body_at]
-        self._tail = bare[body_at + 1 :]
-        self._size = len(bare) - _FIELDS - 1
-
-    def marshal(self, producer_sequence_id: int, content: bytes | None) -> bytes:
-        """What `jdbcstore.openwire.marshal` gives for the message with this number and body, in the stores' version.
-
-        Raises:
-            CodecError: the number has more than 64 bits, or the frame would be larger than one can be.
-        """
-        body, content = (_NO_BODY, b"") if content is None else (_BODY.pack(1, len(content)), content)
-        size = self._size + len(body) + len(content)
-        if size > _SIZE_MAX:
-            raise CodecError(f"a frame of {size} bytes, {_SIZE_MAX} is the largest")
-        try:
-            number = _NUMBER.pack(producer_sequence_id)
-        except struct.error:
-            raise CodecError(f"{producer_sequence_id!r:.100} does not fit, an integer of 64 bits expected") from None
-        return b"".join((_SIZE.pack(size), self._head, number, self._between, body, content, self._tail))
+        self.head = bare[_FIELDS:number_at]
+        self.between = bare[number_at + _NUMBER_BYTES : body_at]
+        self.tail = bare[body_at + 1 :]
 
 
 def _difference(one: bytes, other: bytes) -> int:

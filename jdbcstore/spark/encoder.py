@@ -16,8 +16,9 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
@@ -29,10 +30,11 @@ from jdbcstore.message import BytesMessage, MapMessage, Message, ObjectMessage, 
 from jdbcstore.modified_utf8 import encode_modified_utf8
 from jdbcstore.openwire import MessageTemplate, marshal, unmarshal_message
 from jdbcstore.primitives import Value, encode_map, encode_values
+from jdbcstore.spark.blocks import Indexes, frames, java_texts, lengths_of, parts, stored_texts
 from jdbcstore.spark.columns import COLUMNS, CORRUPT, MESSAGE
 from jdbcstore.spark.options import WriteOptions
 from jdbcstore.spark.values import value_of
-from jdbcstore.store.jdbc.dialect.base.bulk import LoadRow
+from jdbcstore.store.jdbc.dialect.base.load_block import LoadBlock, LoadRow
 
 __all__ = ["Encoder", "check_written"]
 
@@ -47,6 +49,7 @@ _KINDS: Final[dict[str, type[Message]]] = {
     "object": ObjectMessage,
     "message": Message,
 }
+_KIND_NAMES: Final = list(_KINDS)
 #: Columns that are attributes of a message as they are: the attribute, and what stands for null.
 _PLAIN: Final[dict[str, tuple[str, object]]] = {
     "correlationId": ("correlation_id", None),
@@ -118,17 +121,18 @@ class Encoder:
         self._producer_text = str(self._producer)
         self._number = 0
 
-    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[LoadRow]:
-        """The rows of some batches, in their order.
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[LoadRow | LoadBlock]:
+        """The rows of some batches, in their order, many in a block where that is faster.
 
         Raises:
             ConfigurationError: a value cannot be written; the text names the column and the row.
         """
         for batch in batches:
-            yield from self._encoded(batch)
+            if len(batch):
+                yield from self._encoded(batch)
 
-    def _encoded(self, batch: pa.RecordBatch) -> Iterator[LoadRow]:
-        columns = {name: batch.column(at) for at, name in enumerate(batch.schema.names)}
+    def _encoded(self, batch: pa.RecordBatch) -> Iterator[LoadRow | LoadBlock]:
+        columns = {name: _short(batch.column(at)) for at, name in enumerate(batch.schema.names)}
         if CORRUPT in columns and columns[CORRUPT].null_count < len(batch) and MESSAGE not in columns:
             raise ConfigurationError(
                 f"column {CORRUPT}: a row has a message that could not be read: filter such rows out, or write column"
@@ -137,22 +141,37 @@ class Encoder:
         if MESSAGE not in columns:
             yield from self._made(columns, len(batch))
             return
-        blobs = columns[MESSAGE]
-        if blobs.null_count:
-            raise ConfigurationError(f"column {MESSAGE} is null in {blobs.null_count} rows: filter them out")
-        yield from self._as_they_are(columns, blobs.to_pylist())
+        messages = columns[MESSAGE]
+        if messages.null_count:
+            raise ConfigurationError(f"column {MESSAGE} is null in {messages.null_count} rows: filter them out")
+        if self._trusts and "messageId" not in columns and ("topic" in columns or self._topic):
+            yield from self._trusted(columns, messages)
+        else:
+            yield from self._as_they_are(columns, messages.to_pylist())
 
     # -- from the bytes of a message -----------------------------------------------------------------------------
 
-    def _as_they_are(self, columns: dict[str, pa.Array], blobs: Sequence[bytes]) -> Iterator[LoadRow]:
-        levels = _levels(columns, len(blobs))
-        topics = self._destinations(columns, len(blobs)) if "topic" in columns or self._topic else None
-        for number, blob in enumerate(blobs):
-            if self._trusts and topics is not None and "messageId" not in columns:
-                yield self._producer_text, self._next(), topics[number].qualified_name, 0, levels[number], blob
-                continue
+    def _trusted(self, columns: dict[str, pa.Array], messages: pa.Array) -> Iterator[LoadBlock]:
+        names, at = self._destinations(columns, len(messages))
+        containers = [name.qualified_name for name in names]
+        levels = _levels(columns, len(messages))
+        for part in parts(messages):
+            data = messages[part]
+            yield self._block(containers, at[part], levels[part], lengths_of(data), [data])
+
+    def _block(
+        self, containers: list[str], at: Indexes, levels: Indexes, lengths: Indexes, pieces: list[Any]
+    ) -> LoadBlock:
+        first = self._number + 1
+        self._number += len(lengths)
+        return LoadBlock(self._producer_text, first, containers, at, levels, lengths, pieces)
+
+    def _as_they_are(self, columns: dict[str, pa.Array], messages: Sequence[bytes]) -> Iterator[LoadRow]:
+        levels = _levels(columns, len(messages)).tolist()
+        topics = self._each_destination(columns, len(messages)) if "topic" in columns or self._topic else None
+        for number, data in enumerate(messages):
             try:
-                message = unmarshal_message(blob)
+                message = unmarshal_message(data)
             except CodecError as error:
                 raise ConfigurationError(f"column {MESSAGE}: row {number} is no message of ActiveMQ: {error}") from None
             destination = topics[number] if topics is not None else message.destination
@@ -169,14 +188,13 @@ class Encoder:
                 destination.qualified_name,
                 message.expiration,
                 levels[number],
-                blob,
+                data,
             )
 
     # -- from columns --------------------------------------------------------------------------------------------
 
-    def _made(self, columns: dict[str, pa.Array], count: int) -> Iterator[LoadRow]:
-        destinations = self._destinations(columns, count)
-        prototypes, contents = _bodies(columns, count)
+    def _made(self, columns: dict[str, pa.Array], count: int) -> Iterator[LoadRow | LoadBlock]:
+        bodies = _bodies(columns, count)
         names: list[str] = []
         values: list[Sequence[object]] = []
         for name, (attribute, absent) in _PLAIN.items():
@@ -201,17 +219,19 @@ class Encoder:
             values.append(_properties(columns, count))
         ids = columns["messageId"].to_pylist() if self._keeps_ids and "messageId" in columns else None
         if "timestamp" not in columns:
-            for prototype in set(prototypes):
+            for prototype in bodies.prototypes:
                 prototype.timestamp = now_ms
-        levels = _levels(columns, count)
         if not values and ids is None:
-            yield from self._alike(prototypes, contents, destinations, levels)
+            yield from self._alike(bodies, columns)
             return
+        destinations = self._each_destination(columns, count)
+        levels = _levels(columns, count).tolist()
         own = MessageId(self._producer, 0)
         rows = zip(*values, strict=True) if values else iter([()] * count)
-        for number, (message, content, destination, row, level) in enumerate(
-            zip(prototypes, contents, destinations, rows, levels, strict=True)
+        for number, (kind, content, destination, row, level) in enumerate(
+            zip(bodies.kind_at.tolist(), bodies.stored().to_pylist(), destinations, rows, levels, strict=True)
         ):
+            message = bodies.prototypes[kind]
             for attribute, value in zip(names, row, strict=True):
                 setattr(message, attribute, value)
             message.destination, message.content = destination, content
@@ -230,40 +250,39 @@ class Encoder:
                 raise ConfigurationError(f"row {number} is no message: {error}") from None
             yield producer, sequence, destination.qualified_name, message.expiration, level, blob
 
-    def _alike(
-        self,
-        prototypes: Sequence[Message],
-        contents: Sequence[bytes | None],
-        destinations: Sequence[Destination],
-        levels: Sequence[int],
-    ) -> Iterator[LoadRow]:
-        """Rows that differ in kind, destination and body only: four times as fast."""
-        templates: dict[tuple[type[Message], Destination], MessageTemplate] = {}
-        producer = self._producer_text
-        for number, (message, content, destination, level) in enumerate(
-            zip(prototypes, contents, destinations, levels, strict=True)
-        ):
-            template = templates.get((message.__class__, destination))
-            if template is None:
-                message.destination, message.producer_id = destination, self._producer
-                message.message_id = MessageId(self._producer, 0)
-                template = templates[message.__class__, destination] = MessageTemplate(message)
-            sequence = self._next()
-            try:
-                blob = template.marshal(sequence, content)
-            except CodecError as error:
-                raise ConfigurationError(f"row {number} is no message: {error}") from None
-            yield producer, sequence, destination.qualified_name, message.expiration, level, blob
+    def _alike(self, bodies: _Bodies, columns: dict[str, pa.Array]) -> Iterator[LoadBlock]:
+        """Rows that differ in kind, destination and body only."""
+        contents = bodies.contents
+        names, at = self._destinations(columns, len(contents))
+        containers = [name.qualified_name for name in names]
+        levels = _levels(columns, len(contents))
+        pairs, template_at = np.unique(bodies.kind_at * len(names) + at, return_inverse=True)
+        templates = []
+        for pair in pairs.tolist():
+            message = bodies.prototypes[pair // len(names)]
+            message.destination, message.producer_id = names[pair % len(names)], self._producer
+            message.message_id = MessageId(self._producer, 0)
+            templates.append(MessageTemplate(message))
+        for part in parts(contents):
+            lengths, pieces = frames(
+                templates, template_at[part], self._number + 1, contents[part], are_texts=bodies.are_texts
+            )
+            yield self._block(containers, at[part], levels[part], lengths, pieces)
 
     def _next(self) -> int:
         self._number += 1
         return self._number
 
-    def _destinations(self, columns: dict[str, pa.Array], count: int) -> list[Destination]:
+    def _each_destination(self, columns: dict[str, pa.Array], count: int) -> list[Destination]:
+        names, at = self._destinations(columns, count)
+        return [names[one] for one in at.tolist()]
+
+    def _destinations(self, columns: dict[str, pa.Array], count: int) -> tuple[list[Destination], Indexes]:
+        """The different destinations, and which of them each row has."""
         if "topic" not in columns:
             if self._topic is None:
                 raise ConfigurationError("no column topic says where messages go")
-            return [_destination(self._topic, "topic")] * count
+            return [_destination(self._topic, "topic")], np.zeros(count, np.int64)
         array = columns["topic"]
         if array.null_count:
             if self._topic is None:
@@ -274,14 +293,21 @@ class Encoder:
         # Few names for many rows: each is read once.
         coded = array.dictionary_encode()
         names = [_destination(name, "topic") for name in coded.dictionary.to_pylist()]
-        return [names[at] for at in coded.indices.to_pylist()]
+        return names, coded.indices.to_numpy().astype(np.int64)
 
 
-def _levels(columns: dict[str, pa.Array], count: int) -> Sequence[int]:
+def _short(array: pa.Array) -> pa.Array:
+    """Texts and bytes as Spark gives them unless its setting spark.sql.execution.arrow.useLargeVarTypes is on."""
+    short = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(array.type)
+    return array if short is None else array.cast(short)
+
+
+def _levels(columns: dict[str, pa.Array], count: int) -> Indexes:
     """Column PRIORITY of each row: 0, as brokers have it for destinations without an order of priorities."""
     if "rowPriority" not in columns:
-        return [0] * count
-    return pc.fill_null(columns["rowPriority"], 0).to_pylist()  # type: ignore[no-any-return]
+        return np.zeros(count, np.int64)
+    levels: Indexes = pc.fill_null(columns["rowPriority"], 0).to_numpy().astype(np.int64)
+    return levels
 
 
 @lru_cache(maxsize=8192)
@@ -326,19 +352,32 @@ def _milliseconds(array: pa.Array, absent: int) -> list[int]:
     return pc.fill_null(pc.divide(array.cast(pa.int64()), 1000), absent).to_pylist()  # type: ignore[no-any-return]
 
 
-def _bodies(columns: dict[str, pa.Array], count: int) -> tuple[list[Message], list[bytes | None]]:
-    """A message of each row's kind (the same for all of a kind), and the bodies as they are stored."""
+class _Bodies(NamedTuple):
+    """A message of each kind, which of them each row has, and the bodies as they are stored, or texts for them."""
+
+    prototypes: list[Message]
+    kind_at: Indexes
+    contents: pa.Array
+    are_texts: bool = False
+
+    def stored(self) -> pa.Array:
+        """The bodies as they are stored."""
+        return stored_texts(self.contents) if self.are_texts else self.contents
+
+
+def _bodies(columns: dict[str, pa.Array], count: int) -> _Bodies:
     there = [name for name in _BODIES if name in columns]
     if "kind" not in columns and len(there) == 1 and there[0] in ("value", "text", "bytes"):
         array = columns[there[0]]
-        is_text = pa.types.is_string(array.type)
-        prototype: Message = TextMessage() if is_text else BytesMessage()
-        content = array.to_pylist()
-        return [prototype] * count, [_text(one) for one in content] if is_text else content
-    prototypes = {name: kind() for name, kind in _KINDS.items()}
+        if not pa.types.is_string(array.type):
+            return _Bodies([BytesMessage()], np.zeros(count, np.int64), array)
+        try:
+            return _Bodies([TextMessage()], np.zeros(count, np.int64), java_texts(array), are_texts=True)
+        except pa.ArrowInvalid:
+            raise ConfigurationError(f"column {there[0]}: a value is no text in UTF-8") from None
     bodies = [columns[name].to_pylist() for name in there]
     kinds = columns["kind"].to_pylist() if "kind" in columns else [None] * count
-    messages: list[Message] = []
+    at: list[int] = []
     contents: list[bytes | None] = []
     rows = zip(*bodies, strict=True) if bodies else iter([()] * count)
     for number, (kind, row) in enumerate(zip(kinds, rows, strict=True)):
@@ -350,12 +389,12 @@ def _bodies(columns: dict[str, pa.Array], count: int) -> tuple[list[Message], li
                 f"column kind: {kind!r} in row {number} cannot be written from columns, only {', '.join(_KINDS)};"
                 f" column {MESSAGE} takes any"
             )
-        messages.append(prototypes[kind])
+        at.append(_KIND_NAMES.index(kind))
         try:
             contents.append(_CONTENT[kind](given))
         except CodecError as error:
             raise ConfigurationError(f"the body of row {number} is no {kind}: {error}") from None
-    return messages, contents
+    return _Bodies([kind() for kind in _KINDS.values()], np.array(at, np.int64), pa.array(contents, pa.binary()))
 
 
 def _kind_of(given: dict[str, Any]) -> str:

@@ -132,6 +132,27 @@ def test_all_kinds_of_columns_come_back(spark: SparkSession, every_url: str) -> 
     assert {row["count"] for row in copies} == {3}
 
 
+def test_rows_that_differ_in_topic_and_body_only(spark: SparkSession, every_url: str) -> None:
+    """They are brought in blocks, several of a batch."""
+    rows = spark.range(0, 20_000, 1, 2).select(
+        sf.concat(sf.lit("queue://TEST."), sf.col("id") % 3).alias("topic"),
+        sf.concat(sf.lit("gr\u00fc\u00df" * 60), sf.col("id")).alias("text"),
+    )
+    write(rows, every_url)
+    found = spark.read.format("activemq").option("url", every_url).load()
+    assert sorted(found.select("topic", "text").collect()) == sorted(rows.collect())
+    assert found.select("messageId").distinct().count() == 20_000
+
+
+def test_a_row_in_a_block_that_a_store_does_not_take(spark: SparkSession, postgresql_store: str) -> None:
+    rows = spark.range(0, 10, 1, 1).select(
+        sf.lit("queue://TEST").alias("topic"), sf.repeat(sf.lit("x"), sf.col("id").cast("int") * 300).alias("text")
+    )
+    with pytest.raises(PySparkException, match=r"the message takes 2\d\d\d bytes, this store takes 2000 at most"):
+        write(rows, f"{postgresql_store}?message_bytes_max=2000")
+    assert count(postgresql_store) == 0
+
+
 class Fails:
     """Passes batches on, and fails in part 1 before the last rows of it: the first time, or always."""
 

@@ -38,7 +38,8 @@ from jdbcstore.errors import (
     StoreUnavailable,
 )
 from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect, database_for
-from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession, LoadRow
+from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession, row_by_row
+from jdbcstore.store.jdbc.dialect.base.load_block import LoadBlock, LoadRow
 from jdbcstore.store.jdbc.load_lease import Busy, LoadLease, Master, holder_name
 from jdbcstore.store.jdbc.load_options import LoadOptions
 from jdbcstore.store.jdbc.loads import PART_IDS, LoadMode, LoadRecord, Loads, LoadState
@@ -47,7 +48,7 @@ from jdbcstore.store.jdbc.own_tables import OUTBOX_JOB
 from jdbcstore.store.jdbc.rows import Change
 from jdbcstore.store.jdbc.staged_moves import moves
 
-__all__ = ["BulkLoad", "LoadOptions", "LoadRow", "Progress"]
+__all__ = ["BulkLoad", "LoadBlock", "LoadOptions", "LoadRow", "Progress"]
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ class BulkLoad:
             else:
                 return
 
-    def write_part(self, part: int, rows: Iterable[LoadRow]) -> int:
+    def write_part(self, part: int, rows: Iterable[LoadRow | LoadBlock]) -> int:
         """Bring the rows of one part, all or none; returns how many.
 
         A part that is committed already is not written again, whatever its rows are; one that another process is
@@ -154,7 +155,7 @@ class BulkLoad:
 
         Args:
             part: its number, from 0 on.
-            rows: read once, as they are needed.
+            rows: one by one or many in a block; read once, as they are needed.
 
         Raises:
             LeaseLost: this run is over, or somebody else has become master.
@@ -335,7 +336,9 @@ class BulkLoad:
 
     # -- a part --------------------------------------------------------------------------------------------------
 
-    def _write(self, loads: Loads, session: BulkSession, record: LoadRecord, part: int, rows: Iterable[LoadRow]) -> int:
+    def _write(
+        self, loads: Loads, session: BulkSession, record: LoadRecord, part: int, rows: Iterable[LoadRow | LoadBlock]
+    ) -> int:
         fence = self._lease.fence(loads) if record.mode is LoadMode.DIRECT else None
         try:
             earlier = session.claim(self.job, part)
@@ -343,7 +346,7 @@ class BulkLoad:
                 log.info("part is there already job=%s part=%d rows=%d", self.job, part, earlier)
                 return earlier
             place = (self.job, part) if record.first_id is None else record.first_id + part * PART_IDS
-            count = session.insert(place, rows)
+            count = session.insert(place, rows if session.takes_blocks else row_by_row(rows))
             if count >= PART_IDS:
                 raise StoreError(f"part {part} has {count} messages, {PART_IDS - 1} at most: make more parts")
             ledger = f"UPDATE {loads.statements.load_parts} SET ROWS_LOADED=? WHERE JOB=? AND PART=?"

@@ -11,23 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from sqlalchemy import Connection
 
 from jdbcstore.errors import StoreError
 from jdbcstore.store.jdbc.column_text import require_column_text
+from jdbcstore.store.jdbc.dialect.base.load_block import LoadBlock, LoadRow
 from jdbcstore.store.jdbc.dialect.base.session import Dialect, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.rows import Change
 from jdbcstore.store.message_checks import require_size
 
-__all__ = ["BulkSession", "LoadRow", "Place"]
+__all__ = ["BulkSession", "LoadBlock", "LoadRow", "Place", "row_by_row"]
 
-#: MSGID_PROD, MSGID_SEQ, CONTAINER, EXPIRATION, PRIORITY, MSG of a message that is to be loaded.
-LoadRow: TypeAlias = tuple[str, int, str, int, int, bytes]
 #: Where the rows of a part go: the id of the first one in ACTIVEMQ_MSGS, or job and part in JDBCSTORE_STAGED.
 Place: TypeAlias = int | tuple[str, int]
+
+
+def row_by_row(rows: Iterable[LoadRow | LoadBlock]) -> Iterator[LoadRow]:
+    """The same rows, those of blocks one after another."""
+    for row in rows:
+        if isinstance(row, LoadBlock):
+            yield from row
+        else:
+            yield row
 
 
 class BulkSession:
@@ -38,6 +46,9 @@ class BulkSession:
         dialect: of the store.
         holder: the run of the load.
     """
+
+    #: Whether `insert` takes blocks as they are; else they are given to it row by row.
+    takes_blocks: ClassVar[bool] = False
 
     def __init__(self, connection: Connection, dialect: Dialect, holder: str) -> None:
         self.raw: Any = raw_connection(connection)
@@ -72,8 +83,12 @@ class BulkSession:
         row = self._first(f"SELECT ROWS_LOADED FROM {self.statements.load_parts} WHERE JOB=? AND PART=?", (job, part))
         return None if row is None else int(row[0])
 
-    def insert(self, place: Place, rows: Iterable[LoadRow]) -> int:
+    def insert(self, place: Place, rows: Iterable[Any]) -> int:
         """Bring rows; returns how many.
+
+        Args:
+            place: where to.
+            rows: each a `LoadRow`, or a `LoadBlock` where `takes_blocks`; read as they are needed.
 
         Raises:
             MessageTooLarge, StoreError: a row can never be stored. Drivers' errors are raised as they are.
@@ -130,10 +145,19 @@ class BulkSession:
             row: Sequence[Any] | None = cursor.fetchone()
             return row
 
-    def _checked(self, rows: Iterable[LoadRow]) -> Iterator[LoadRow]:
-        """The rows, or an error for the first that does not fit."""
+    def _checked(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """The rows and blocks, or an error for the first that does not fit."""
         bytes_max = self.dialect.message_bytes_max
         for row in rows:
+            if isinstance(row, LoadBlock):
+                _fitting("the producer id", row.producer)
+                for container in row.containers:
+                    _fitting("the destination", container)
+                if row.lengths.max() > bytes_max:
+                    for message in row.messages().to_pylist():
+                        require_size(message, bytes_max)
+                yield row
+                continue
             require_size(row[5], bytes_max)
             _fitting("the destination", row[2])
             _fitting("the producer id", row[0])

@@ -8,7 +8,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 
 from jdbcstore.errors import MessageTooLarge
-from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession, LoadRow, Place
+from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession, Place
+from jdbcstore.store.jdbc.dialect.base.load_block import LoadRow
 from jdbcstore.store.jdbc.dialect.base.session import Dialect
 from jdbcstore.store.jdbc.dialect.mysql.schema import is_mariadb
 from jdbcstore.store.jdbc.dialect.mysql.session import MySQLDialect

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession, LoadRow, Place
+from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession, Place
+from jdbcstore.store.jdbc.dialect.base.load_block import LoadBlock, LoadRow
 from jdbcstore.store.jdbc.dialect.base.session import Dialect
 from jdbcstore.store.jdbc.dialect.postgresql.copy_format import (
     FIXED_FIELDS,
@@ -35,6 +36,7 @@ _NUMBER: Final = struct.Struct(">iq")
 class PostgreSQLBulkSession(BulkSession):
     """COPY FROM STDIN BINARY."""
 
+    takes_blocks = True
     dialect: PostgreSQLDialect
 
     def _connected(self, connection: Connection) -> None:
@@ -49,16 +51,17 @@ class PostgreSQLBulkSession(BulkSession):
         insert = f"INSERT INTO {parts} (JOB,PART,ROWS_LOADED) VALUES (?,?,0) ON CONFLICT DO NOTHING"
         return self._execute(insert, key) == 1
 
-    def insert(self, place: Place, rows: Iterable[LoadRow]) -> int:
+    def insert(self, place: Place, rows: Iterable[LoadRow | LoadBlock]) -> int:
         staged = not isinstance(place, int)
         table, columns = (
             (self.statements.staged, _STAGED_COLUMNS) if staged else (self.statements.messages, MESSAGE_COLUMNS)
         )
         count = 0
 
-        def counted() -> Iterator[LoadRow]:
+        def counted() -> Iterator[LoadRow | LoadBlock]:
             nonlocal count
-            for count, row in enumerate(self._checked(rows), 1):  # noqa: B007  # told below
+            for row in self._checked(rows):
+                count += len(row) if row.__class__ is LoadBlock else 1
                 yield row
 
         with self.raw.cursor() as cursor:
@@ -85,7 +88,7 @@ class PostgreSQLBulkSession(BulkSession):
             cursor.execute(b";".join([*words, b"COMMIT"]))
 
 
-def packed_for_copy(rows: Iterable[LoadRow], place: Place) -> Iterator[bytes]:
+def packed_for_copy(rows: Iterable[LoadRow | LoadBlock], place: Place) -> Iterator[bytes]:
     """Rows of ACTIVEMQ_MSGS or JDBCSTORE_STAGED in PostgreSQL's binary COPY format, in chunks."""
     parts, size, tail = [HEAD], 0, b""
     fields, number = 7, place
@@ -94,7 +97,17 @@ def packed_for_copy(rows: Iterable[LoadRow], place: Place) -> Iterator[bytes]:
         fields, number, tail = 9, 0, text_field(job) + struct.pack(">iq", 8, part)
     assert isinstance(number, int)
     pack, pack_length, field, add = FIXED_FIELDS.pack, LENGTH.pack, text_field, parts.append
-    for producer, sequence, container, expiration, priority, blob in rows:
+    for row in rows:
+        if isinstance(row, LoadBlock):
+            from jdbcstore.store.jdbc.dialect.postgresql.copy_arrow import packed_block
+
+            yield b"".join(parts)
+            parts.clear()
+            size = 0
+            yield packed_block(row, number, fields, tail)
+            number += len(row)
+            continue
+        producer, sequence, container, expiration, priority, blob = row
         add(pack(fields, 8, number, 8, sequence, 8, expiration, 8, priority))
         add(field(container))
         add(field(producer))

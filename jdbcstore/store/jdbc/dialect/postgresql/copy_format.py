@@ -63,7 +63,7 @@ class _Stream:
     def read(self, size: int) -> bytes:
         """The next chunk, whatever its size; empty at the end."""
         try:
-            return next(self._chunks, b"")
+            return next(filter(None, self._chunks), b"")  # psycopg2 takes an empty chunk for the end
         except BaseException as error:
             self.error = error
             raise

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jdbcstore.errors import LeaseLost
-from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession, LoadRow, Place
+from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession, Place
+from jdbcstore.store.jdbc.dialect.base.load_block import LoadRow
 from jdbcstore.store.jdbc.dialect.base.session import Dialect
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.rows import Change

@@ -364,6 +364,10 @@ class Broker:
     def forget(self, client: Contender) -> None:
         """A client is gone."""
         self.clients.discard(client)
+        self.free_ids(client)
+
+    def free_ids(self, client: Contender) -> None:
+        """Others may have a client's ids."""
         if client.client_id is not None and self.client_ids.get(client.client_id) is client:
             del self.client_ids[client.client_id]
         if self.connection_ids.get(client.connection_id) is client:

@@ -9,7 +9,7 @@ by which the broker talks back. Everything happens in the broker's event loop, o
     broker.clients.add(client)                        # so that it is told of the end; `close` takes it out again
     client.open(client_id, credentials, told)         # told(None): let in; told(error): tell the client, and end
     …                                                 # requests
-    client.leave(request, told)                       # it says goodbye: told() when everything before is answered
+    client.leave(request, told)                       # it says goodbye: told() when all is answered, and nothing left
     client.hang_up(told)                              # or it says nothing more: told() likewise, if that takes a while
     client.close()                                    # it is gone, for whatever reason; always, and once is enough
 
@@ -91,6 +91,7 @@ from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_producer import ClientProducer
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.client_transactions import ClientTransactions
+from jdbcstore.broker.delivery import giving_back
 from jdbcstore.broker.memory import SUBSCRIPTION_BYTES
 from jdbcstore.broker.pending_acks import DeliveryNames
 from jdbcstore.broker.phase import Phase
@@ -145,6 +146,7 @@ class Client(ClientRequests):
         self._producers: dict[ProducerId, int] = {}
         #: Who waits for it to be gone, to have its client id.
         self._successors: list[Callable[[bool], object]] = []
+        self._has_parted = False
         broker.memory.connections += 1
 
     @property
@@ -279,19 +281,37 @@ class Client(ClientRequests):
     # -- out ---------------------------------------------------------------------------------------------------------
 
     def leave(self, request: object, told: Callable[[], object]) -> None:
-        """The client says goodbye: nothing more is delivered, what it did not acknowledge is for others.
+        """The client says goodbye: nothing more is delivered, what it did not acknowledge is for others, and so are its
+        ids and what it has opened.
 
         Args:
             request: completed only if that fails.
-            told: called when everything that it has asked for is answered.
+            told: called when everything that it has asked for is answered, and all that it had is gone.
         """
-        self._said_goodbye = told
-        self.work(self.consumers.leaving(), request, self._left)
+        self._said_goodbye = partial(self._part, told)
+        self.work(giving_back(self._open_transactions.end_all(), self.consumers.leaving()), request, self._left)
 
     def _left(self) -> None:
         self._advance(Phase.LEAVING)
         if not self._answers_due:
             self._said_goodbye()
+
+    def _part(self, told: Callable[[], object]) -> None:
+        """The answers are there: what has its name goes, before the client hears that it has left."""
+        self._said_goodbye = lambda: None
+        self.work(self.temporaries.removing(), None, partial(self._parted, told))
+
+    def _parted(self, told: Callable[[], object]) -> None:
+        self._tell_advisories()
+        self._broker.free_ids(self)
+        told()
+
+    def _tell_advisories(self) -> None:
+        """The connection ends, once: who listens to advisories hears it before a successor is there, by the same id."""
+        if not self._has_parted:
+            self._has_parted = True
+            self.remove_producers(lambda _: True)
+            self._broker.advisories.disconnected(self.connection_id)
 
     def hang_up(self, told: Callable[[], object]) -> bool:
         """The client says nothing more, and perhaps still listens: nothing is delivered to it.
@@ -328,8 +348,7 @@ class Client(ClientRequests):
         self.callbacks.closed()
         self.memory.connections -= 1
         self.access.end()
-        self.remove_producers(lambda _: True)
-        self._broker.advisories.disconnected(self.connection_id)  # before its successor is there, by the same id
+        self._tell_advisories()
         self._broker.slices.run(self._closing(), self._gone)
 
     # -- producers with a destination ----------------------------------------------------------------------------------

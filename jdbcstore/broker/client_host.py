@@ -122,3 +122,6 @@ class ClientHost(RegionHost, Protocol):
 
     def forget(self, client: Contender) -> None:
         """A client is gone."""
+
+    def free_ids(self, client: Contender) -> None:
+        """Others may have a client's ids."""

@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import partial
 from typing import Final, TypeGuard
 
+from jdbcstore.broker.amendment import amendment
 from jdbcstore.broker.answers import SendAnswer, SendAnswers
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_requests import ClientRequests
@@ -94,7 +95,7 @@ class ClientProducer:
         self._transactions = transactions
         self._division = MessageDivision(broker)
         self._statistics = broker.statistics if broker.options.statistics_support else None
-        self._names_user = broker.options.populate_jmsx_user_id
+        self._amend = amendment(broker.options, client.access, broker.now_ms)
         self._producer = ProducerId(client.connection_id, 1, -1)
         self._sent = 0
         #: What is going to be stored in one go; None if nothing is.
@@ -162,8 +163,8 @@ class ClientProducer:
         if destination is None:
             raise ValueError("a message needs a destination before it can be sent")
         self._check_send(destination)
-        if self._names_user:
-            self._name_user(message)
+        if self._amend is not None:
+            self._amend(message)
         if self._broker.scheduler.is_management(destination):
             if transaction is not None:
                 raise ProtocolError(f"Messages to {destination} are orders: send them outside of transactions")
@@ -199,6 +200,8 @@ class ClientProducer:
         """As `send`, outside of transactions; what comes one after the other for one queue is stored in one go, each
         message for itself. `settle` does that. It has to be called before the next request of another kind, and when
         all that has arrived at once is done; not if nothing is `gathered`."""
+        if self._amend is not None:
+            self._amend(message)
         size, is_plain = message.size + WRITE_BYTES, self._is_plain(message)
         gathered = self._room_for(message, size, None) if is_plain else None
         if gathered is None:
@@ -208,8 +211,6 @@ class ClientProducer:
             self._check_send(destination)
             self._division.check_targets(destination)
             gathered = self._begin_anew(None)
-        if self._names_user:
-            self._name_user(message)
         gathered.append(message, request, size)
 
     def _room_for(self, message: Message, size: int, producer_id: ProducerId | None) -> _Gathered | None:
@@ -346,8 +347,8 @@ class ClientProducer:
             self._check_send(destination)
             if self._broker.scheduler.is_management(destination):
                 raise ProtocolError(f"Messages to {destination} are orders: send them without a number")
-            if self._names_user:
-                self._name_user(message)
+            if self._amend is not None:
+                self._amend(message)
             is_one = is_gathered and transaction is None and self._is_plain(message) and self._is_one_queue(destination)
             if is_one:
                 self._division.check_targets(destination)
@@ -375,11 +376,6 @@ class ClientProducer:
         else:
             commit()
         return True
-
-    def _name_user(self, message: Message) -> None:
-        """The message says who has sent it."""
-        user = self._access.principal
-        message.user_id = None if user is None else user.name
 
     def _check_send(self, destination: Destination) -> None:
         if not self._broker.gate.is_open:

@@ -24,7 +24,9 @@ _MAY_BE_ZERO: Final = (
     "offline_durable_subscriber_timeout_s",
     "peer_timeout_s",
     "silence_max_s",
+    "ttl_ceiling_ms",
     "write_timeout_s",
+    "zero_expiration_override_ms",
     *WireOptions.MAY_BE_ZERO,
 )
 _ON_STORE_FAILURE: Final = ("suspend", "stop", "ignore")
@@ -145,6 +147,13 @@ class BrokerOptions(WireOptions):
         populate_jmsx_user_id: each message that a client sends says who has sent it, in ``JMSXUserID``: the user that
             has logged in, whatever the client writes there; nobody where nobody has to log in (ActiveMQ:
             ``populateJMSXUserID``).
+        time_stamping: a message was sent when it came, by the broker's clock, unless its sender gives it no time, and
+            lives from then on as long as it was to live (ActiveMQ: ``timeStampingBrokerPlugin``).
+        zero_expiration_override_ms: how long such a message lives that was to live for ever; 0 is for ever.
+        ttl_ceiling_ms: how long such a message lives at most; 0 is without a limit.
+        time_stamping_future_only: leave a message alone that would expire earlier than its sender says.
+        force_persistent: every message is persistent, whatever its sender says, but for those to temporary destinations
+            (ActiveMQ: ``forcePersistencyModeBroker``).
 
         dead_letter_queue: where refused (NACK) and expired persistent messages go.
 
@@ -235,6 +244,11 @@ class BrokerOptions(WireOptions):
 
     use_virtual_topics: bool = True
     populate_jmsx_user_id: bool = False
+    time_stamping: bool = False
+    zero_expiration_override_ms: int = 0
+    ttl_ceiling_ms: int = 0
+    time_stamping_future_only: bool = False
+    force_persistent: bool = False
 
     dead_letter_queue: str = "ActiveMQ.DLQ"
 

@@ -88,6 +88,9 @@ class Temporaries:
             raise NoSuchDestination(str(destination))
         if self._broker.has_consumers(destination):
             raise ProtocolError(f"Destination still has an active subscription: {destination}")
+        self._remove(destination)
+
+    def _remove(self, destination: Destination) -> None:
         name = self.names.pop(destination)
         del self._by_name[name]
         self._account.give_up(_kept_bytes(name))
@@ -95,8 +98,8 @@ class Temporaries:
 
     def removing(self) -> Iterator[None]:
         """The connection is gone; a job."""
-        for destination in self.names:
-            self._broker.remove_temporary(destination)
+        while self.names:
+            self._remove(next(iter(self.names)))
             yield
 
 

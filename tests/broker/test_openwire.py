@@ -345,6 +345,40 @@ def scheduled_in(client: OpenWireClient, xid: XATransactionId, text: str, *, per
     assert isinstance(client.ask(c.TransactionInfo(transaction_id=xid, type=1)), c.IntegerResponse)
 
 
+def test_a_connection_that_was_given_up_has_nothing_any_more(address: Address) -> None:
+    with OpenWireClient(address, "ID:first") as first, OpenWireClient(address) as other:
+        own = ConnectionId(first.name)
+        replies = TempQueue(f"{first.name}:1")
+        first.ask(c.DestinationInfo(connection_id=own, destination=replies, operation_type=0))
+        first.send(A, "1")
+        first.send(A, "2")
+        transaction = LocalTransactionId(1, own)
+        first.ask(c.TransactionInfo(connection_id=own, transaction_id=transaction, type=0))
+        first.subscribe(A)
+        first.acknowledge(None, first.dispatch(), transaction_id=transaction)
+        other.subscribe(Topic("ActiveMQ.Advisory.Connection"), number=2)
+        assert not isinstance(first.ask(c.RemoveInfo(object_id=own)), c.ExceptionResponse)
+
+        assert error_of(other.send(replies, "reply"))[0] == "org.apache.activemq.DestinationDoesNotExistException"
+        other.subscribe(A)
+        came = [other.dispatch().message for _ in range(5)]
+        told = [message.data_structure for message in came if not isinstance(message, TextMessage) and message]
+        assert [type(one) for one in told] == [c.ConnectionInfo, c.ConnectionInfo, c.RemoveInfo]
+        assert [message.text for message in came if isinstance(message, TextMessage)] == ["1", "2"]
+        with OpenWireClient(address, is_open=False) as successor:
+            info = c.ConnectionInfo(connection_id=ConnectionId("ID:successor"), client_id=first.name)
+            assert not isinstance(successor.ask(info), c.ExceptionResponse)
+        for command in (
+            c.ConsumerInfo(consumer_id=first.consumer_id(2), destination=A),
+            c.ProducerInfo(producer_id=ProducerId(first.name, 1, 2), destination=A),
+            first.message(A, "3"),
+            c.TransactionInfo(connection_id=own, transaction_id=transaction, type=0),
+            c.DestinationInfo(connection_id=own, destination=replies, operation_type=0),
+            c.RemoveSubscriptionInfo(connection_id=own, client_id=first.name, subscription_name="name"),
+        ):
+            assert error_of(first.ask(command))[0] == "java.lang.IllegalStateException"
+
+
 def test_a_branch_without_work_has_no_second_phase(address: Address) -> None:
     xid = XATransactionId(1, b"empty", b"branch")
     with OpenWireClient(address) as client:

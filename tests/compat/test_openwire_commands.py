@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, open_store, running
-from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.destination import Destination, Queue, TempQueue, Topic
 from jdbcstore.identifiers import (
     ConnectionId,
     ConsumerId,
@@ -70,9 +70,9 @@ class Scene:
         """All clients go."""
         self._stack.close()
 
-    def client(self, name: str | None = None) -> OpenWireClient:
-        """A connection, with a session and a producer."""
-        client = OpenWireClient(self._address, name or f"ID:commands-{next(_numbers)}")
+    def client(self, name: str | None = None, *, is_open: bool = True) -> OpenWireClient:
+        """A connection, with a session and a producer if it is open."""
+        client = OpenWireClient(self._address, name or f"ID:commands-{next(_numbers)}", is_open=is_open)
         return self._stack.enter_context(client)
 
     def ask(self, client: OpenWireClient, *commands: c.BaseCommand | TextMessage) -> None:
@@ -322,6 +322,24 @@ def expired(scene: Scene) -> None:
     scene.told.append(sorted(found))
 
 
+def given_up(scene: Scene) -> None:
+    """A connection that was given up has nothing any more: its temporary queue, its client id, its right to ask."""
+    client, other = scene.client(), scene.client()
+    own, replies = ConnectionId(client.name), TempQueue(f"{client.name}:1")
+    scene.ask(client, c.DestinationInfo(connection_id=own, destination=replies, operation_type=0))
+    scene.ask(client, c.RemoveInfo(object_id=own))
+    scene.ask(other, other.message(replies, "x"))
+    successor = scene.client(None, is_open=False)
+    scene.ask(successor, c.ConnectionInfo(connection_id=ConnectionId("ID:successor"), client_id=client.name))
+    scene.ask(
+        client,
+        c.ConsumerInfo(consumer_id=client.consumer_id(), destination=scene.queue),
+        c.ProducerInfo(producer_id=ProducerId(client.name, 1, 2), destination=scene.queue),
+        client.message(scene.queue, "x"),
+        c.RemoveInfo(object_id=own),
+    )
+
+
 def _subscriber(kind: int, name: str | None) -> Scenario:
     """A subscriber to a topic acknowledges twice."""
 
@@ -424,7 +442,7 @@ def _in_doubt(*elements: str, prefetch: int, outcome: str) -> Scenario:
 
 
 def _scenarios() -> Iterator[tuple[str, Scenario]]:
-    for scenario in (unregistered, twice, sends, delivered, expired, left_by_a_durable_subscriber):
+    for scenario in (unregistered, twice, sends, delivered, expired, left_by_a_durable_subscriber, given_up):
         yield scenario.__name__, scenario
     for persistent in ((True,) * 4, (False,) * 4, (True, False) * 3):
         modes = "".join("P" if one else "N" for one in persistent)

@@ -17,7 +17,7 @@ from jdbcstore.config.activemq_xml.placeholders import locate
 from jdbcstore.config.activemq_xml.policies import read_redeliveries
 from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings
 from jdbcstore.config.activemq_xml.vocabulary import kind_named
-from jdbcstore.config.activemq_xml.vocabulary.entry import boolean
+from jdbcstore.config.activemq_xml.vocabulary.entry import boolean, integer
 from jdbcstore.config.activemq_xml.vocabulary.security import PLUGIN_KINDS, PLUGINS_NOT_RUN
 from jdbcstore.config.authorization import groups_in
 from jdbcstore.destination import Destination, Queue, Topic
@@ -77,6 +77,26 @@ def _logging(settings: Settings, options: Options, examined: Examined) -> None:
     }
     words = " ".join(word for word, is_on in chosen.items() if is_on or asks("logAll"))
     options.take("broker.log_events", Given(words, examined.bean.place, examined.bean.label))
+
+
+def _time_stamping(settings: Settings, options: Options, examined: Examined) -> None:
+    place, label = examined.bean.place, examined.bean.label
+    options.take("broker.time_stamping", Given(True, place, label))
+    for name, option in (
+        ("zeroExpirationOverride", "broker.zero_expiration_override_ms"),
+        ("ttlCeiling", "broker.ttl_ceiling_ms"),
+    ):
+        options.take(option, Given(max(0, integer(_text(settings, examined, name) or "0")), place, label))
+    is_future_only = boolean(_text(settings, examined, "futureOnly") or "false")
+    options.take("broker.time_stamping_future_only", Given(is_future_only, place, label))
+
+
+def _persistency(settings: Settings, options: Options, examined: Examined) -> None:
+    place, label = examined.bean.place, examined.bean.label
+    if boolean(_text(settings, examined, "persistenceFlag") or "false"):
+        options.take("broker.force_persistent", Given(True, place, label))
+    else:
+        settings.findings.warning(place, f"{label} is not followed: persistent messages stay persistent")
 
 
 # -- users in the file ---------------------------------------------------------------------------------------------
@@ -200,4 +220,7 @@ _READERS: Final[dict[str, Callable[[Settings, Options, Examined], None]]] = {
     "authorizationPlugin": _authorization,
     "loggingBrokerPlugin": _logging,
     "statisticsBrokerPlugin": _statistics,
+    "timeStampingBrokerPlugin": _time_stamping,
+    "forcePersistencyModeBroker": _persistency,
+    "forcePersistencyModeBrokerPlugin": _persistency,
 }

@@ -435,6 +435,7 @@ class OpenWireSession(Conversation[Event]):
             for consumer in self.client.consumers.by_key.values():
                 for delivery in unseen(consumer, last):
                     delivery.is_counted = False
+            self._registry = Registry(self.client.account, None, self._options.broker_name)
             self.client.leave(request, partial(self._respond, info))
         else:
             if isinstance(removed, ProducerId):
@@ -445,6 +446,12 @@ class OpenWireSession(Conversation[Event]):
                 self._unregister(self._registry.remove_session, removed)
                 self._remove_session(removed, last)
             self._respond(info)
+
+    def _check_connected(self, what: str) -> None:
+        """Raises JavaError that says what cannot be done if the client has given its connection up."""
+        if self.client.phase is Phase.LEAVING:
+            text = f"{what} a connection that had not been registered: {self.client.connection_id}"
+            raise JavaError("java.lang.IllegalStateException", text)
 
     def _unregister(self, remove: Callable[[_Id], None], removed: _Id) -> None:
         """Something ends. Raises JavaError if there is no such thing, unless a client that has lost its broker may say
@@ -476,6 +483,7 @@ class OpenWireSession(Conversation[Event]):
     def _on_producer(self, info: c.ProducerInfo) -> None:
         if info.producer_id is None:
             raise ProtocolError("a ProducerInfo needs a producer id")
+        self._check_connected("Cannot add a producer to")
         if self._registry.add_producer(info.producer_id):
             try:
                 self._begin_producer(info, info.producer_id)
@@ -504,8 +512,10 @@ class OpenWireSession(Conversation[Event]):
         transaction = None if message.transaction_id is None else message.transaction_id.name
         if transaction is not None and transaction not in client.transactions:
             raise not_started(message.transaction_id)
-        if message.producer_id not in self._registry.producers and not self._is_reconnected:
-            raise ProtocolError(f"Cannot send message to {destination} with invalid (null) producer state")
+        if message.producer_id not in self._registry.producers:
+            self._check_connected("Cannot lookup a producer from")
+            if not self._is_reconnected:
+                raise ProtocolError(f"Cannot send message to {destination} with invalid (null) producer state")
         if (memory.uncommitted > memory.uncommitted_max or memory.is_short) and not client.producer.may_send(
             is_persistent=message.persistent,
             is_temporary=destination.is_temporary,
@@ -552,6 +562,7 @@ class OpenWireSession(Conversation[Event]):
     def _on_consumer(self, info: c.ConsumerInfo) -> None:
         if info.consumer_id is None or info.destination is None:
             raise ProtocolError("a ConsumerInfo needs a consumer id and a destination")
+        self._check_connected("Cannot add a consumer to")
         if info.browser and not self.client.has_all_answers():
             self._again(info)  # it shows what is stored, and what was sent before is to be among that
             return
@@ -593,6 +604,7 @@ class OpenWireSession(Conversation[Event]):
         self._respond(control)
 
     def _on_remove_subscription(self, info: c.RemoveSubscriptionInfo) -> None:
+        self._check_connected("Cannot remove a subscription by")
         key = SubscriptionKey(info.client_id or self.client.client_id or "", info.subscription_name or "")
         self.client.consumers.remove_durable(key, info.command_id if info.response_required else None)
 
@@ -604,6 +616,7 @@ class OpenWireSession(Conversation[Event]):
     # -- transactions --------------------------------------------------------------------------------------------
 
     def _on_transaction(self, info: c.TransactionInfo) -> None:
+        self._check_connected("Cannot have a transaction of")
         transactions = self.client.transactions
         if not handle_transaction(info, transactions, self._say, is_reconnected=self._is_reconnected):
             self._again(info)
@@ -614,6 +627,7 @@ class OpenWireSession(Conversation[Event]):
         destination = info.destination
         if destination is None:
             raise ProtocolError("a DestinationInfo needs a destination")
+        self._check_connected("Cannot add or remove a destination of")
         if info.operation_type == _REMOVE and not destination.is_temporary:
             self.client.remove_destination(destination, info.command_id if info.response_required else None)
             return

@@ -679,11 +679,29 @@ def test_authorisation_needs_users(tmp_path: Path) -> None:
 
 
 def test_other_plugins_are_warnings(tmp_path: Path) -> None:
-    xml = read(tmp_path, plugins("<traceBrokerPathPlugin/>\n<timeStampingBrokerPlugin ttlCeiling='60000'/>"))
+    xml = read(tmp_path, plugins("<traceBrokerPathPlugin/>\n<forcePersistencyModeBrokerPlugin/>"))
     assert [text.partition(" is")[0] for text in warnings(xml)] == [
         "activemq.xml:11: <traceBrokerPathPlugin>",
-        "activemq.xml:12: <timeStampingBrokerPlugin>",
+        "activemq.xml:12: <forcePersistencyModeBrokerPlugin>",
     ]
+
+
+def test_plugins_that_change_messages_are_options(tmp_path: Path) -> None:
+    stamping = "<timeStampingBrokerPlugin zeroExpirationOverride='5000' ttlCeiling='60000' futureOnly='true'/>"
+    forcing = "<bean class='org.apache.activemq.plugin.ForcePersistencyModeBrokerPlugin' xmlns=''>"
+    forcing += "<property name='persistenceFlag' value='true'/></bean>"
+    xml = read(tmp_path, plugins(stamping + forcing))
+    assert warnings(xml) == []
+    options = xml.configuration.broker
+    assert options.time_stamping
+    assert options.time_stamping_future_only
+    assert options.force_persistent
+    assert (options.zero_expiration_override_ms, options.ttl_ceiling_ms) == (5000, 60_000)
+
+
+def test_names_with_other_separators_are_an_error(tmp_path: Path) -> None:
+    (error,) = errors(read(tmp_path, plugins("<destinationPathSeparatorPlugin pathSeparator='/'/>")))
+    assert "A/B is not A.B here" in error
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,11 @@ __all__ = ["PLUGIN_KINDS"]
 _NOT_RUN: Final = {
     "connectionDotFilePlugin": "no drawings are made",
     "destinationDotFilePlugin": "no drawings are made",
-    "destinationPathSeparatorPlugin": "elements of names are separated by dots",
     "destinationsPlugin": "the store knows its destinations",
     "discardingDLQBrokerPlugin": "dead letters are kept",
-    "forcePersistencyModeBroker": "who sends decides whether a message is persistent",
-    "forcePersistencyModeBrokerPlugin": "who sends decides whether a message is persistent",
     "multicastTraceBrokerPlugin": "messages are not copied to the network",
     "partitionBrokerPlugin": "no network of brokers",
     "runtimeConfigurationPlugin": "the file is read once, at the start",
-    "timeStampingBrokerPlugin": "timestamps and expiry are the sender's",
     "traceBrokerPathPlugin": "no network of brokers",
     "udpTraceBrokerPlugin": "messages are not copied to the network",
     "virtualSelectorCacheBrokerPlugin": "virtual topics go to every consumer's queue, whatever its selectors",
@@ -112,6 +108,40 @@ PLUGIN_KINDS: Final = (
             "perDestinationLogger": ignored("each line names its destination", "false", "false"),
         },
         ("org.apache.activemq.broker.util.LoggingBrokerPlugin",),
+        where="plugins",
+    ),
+    Kind(
+        "timeStampingBrokerPlugin",
+        "Becomes `broker.time_stamping`: messages were sent when they come, by the broker's clock.",
+        {
+            "zeroExpirationOverride": used("`broker.zero_expiration_override_ms`", "0"),
+            "ttlCeiling": used("`broker.ttl_ceiling_ms`", "0"),
+            "futureOnly": used("`broker.time_stamping_future_only`", "false"),
+            "processNetworkMessages": ignored("no network of brokers", "false", "false"),
+        },
+        ("org.apache.activemq.broker.util.TimeStampingBrokerPlugin",),
+        where="plugins",
+    ),
+    *(
+        Kind(
+            name,
+            "What senders say of persistence does not count.",
+            {
+                "persistenceFlag": used(
+                    "`true` is `broker.force_persistent`; with `false` a warning: persistent messages stay so", "false"
+                )
+            },
+            (f"org.apache.activemq.plugin.{name[0].upper()}{name[1:]}",),
+            where="plugins",
+        )
+        for name in ("forcePersistencyModeBroker", "forcePersistencyModeBrokerPlugin")
+    ),
+    Kind(
+        "destinationPathSeparatorPlugin",
+        "Other separators in names of destinations.",
+        {},
+        ("org.apache.activemq.broker.util.DestinationPathSeparatorBroker",),
+        refused="elements of names are separated by dots: A/B is not A.B here, and what is there would not be consumed",
         where="plugins",
     ),
     Kind(

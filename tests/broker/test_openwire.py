@@ -581,6 +581,24 @@ def test_a_policy_asks_to_be_told_of_slow_subscribers(start_broker: StartBroker)
         assert told.properties["consumerId"] == str(slow.consumer_id())
 
 
+@pytest.mark.parametrize("name", [None, "news"])
+def test_a_subscriber_to_several_topics_is_slow_for_all_of_them(start_broker: StartBroker, name: str | None) -> None:
+    policy = DestinationPolicy(pattern=Topic("T.>"), advisory_for_slow_consumers=True)
+    address = start_broker(bind="openwire://127.0.0.1:0", policies=[policy])
+    with OpenWireClient(address) as listener, OpenWireClient(address) as slow:
+        listener.subscribe(Topic("ActiveMQ.Advisory.SlowConsumer.Topic.>"))
+        slow.ask(
+            c.ConsumerInfo(
+                consumer_id=slow.consumer_id(), destination=Topic("T.>"), prefetch_size=2, subscription_name=name
+            )
+        )
+        for topic in ("T.A", "T.B", "T.C", "T.C", "T.C", "T.C"):
+            listener.send(Topic(topic), "x")
+        told = [listener.dispatch().message for _ in range(3)]
+        topics = {str(message.destination).rpartition(".T.")[2] for message in told if message is not None}
+        assert topics == {"A", "B", "C"}  # the message that was one too many is of one of them
+
+
 def test_a_client_is_told_to_ask_for_each_message_if_the_policy_says_so(start_broker: StartBroker) -> None:
     policy = DestinationPolicy(pattern=A, queue_prefetch=0)
     with OpenWireClient(start_broker(bind="openwire://127.0.0.1:0", policies=[policy])) as client:

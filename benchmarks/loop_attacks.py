@@ -5,6 +5,7 @@ Each asks for as much as one client may, in one command or in many at once, and 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from benchmarks.attacks import Attack, Target
@@ -172,6 +173,20 @@ def selectors(target: Target) -> None:
         send_all(client, [subscribe.encode()])
 
 
+def expired(target: Target) -> None:
+    """A subscription to a queue of 50 000 messages of which 49 in 50 have expired."""
+    client, count = target.client(60), target.times(50_000)
+    gone_s = time.time() + 1 + count / 5000
+    send = b"SEND\ndestination:%s\npersistent:true\n%s\nx\0"
+    expires = b"expires:%d\n" % (gone_s * 1000)
+    send_all(client, (send % (_QUEUE.encode(), expires if number % 50 else b"") for number in range(count)))
+    time.sleep(max(0.0, gone_s - time.time()))
+    send_all(client, [b"SEND\ndestination:%s\npersistent:true\n\nlast\0" % _QUEUE.encode()])
+    client.subscribe(_QUEUE, "client-individual", activemq_prefetchSize="100000")
+    while client.message().text != "last":
+        pass
+
+
 def temporaries(target: Target) -> None:
     """A connection that goes with 1 000 temporary queues that hold messages."""
     client, count = target.client(60), target.times(1000)
@@ -207,6 +222,7 @@ LOOP_ATTACKS = [
     Attack("fan-out", fan_out),
     Attack("COMMIT of many", commits),
     Attack("selectors", selectors),
+    Attack("expired messages between others", expired),
     Attack("temporary queues", temporaries),
     Attack("virtual topic", virtual_topic),
 ]

@@ -459,7 +459,7 @@ class Broker:
         """Let expired messages go that are not in the broker's store, of queues with one of these periods; a job."""
         for queue in list(self.queues.values()):
             if queue.policy.expire_messages_period_ms in periods_ms:
-                queue.expire_in_memory(self.now_ms())
+                yield from queue.expiring_in_memory(self.now_ms())
             yield
 
     def sweep(self) -> None:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterable
 
 from benchmarks.attacks import Attack, Target
+from jdbcstore.destination import Queue
+from jdbcstore.openwire.commands import ACK_POISON
 from tests.broker.client import Client, Frame
 
 __all__ = ["LOOP_ATTACKS"]
@@ -187,6 +189,17 @@ def expired(target: Target) -> None:
         pass
 
 
+def poison(target: Target) -> None:
+    """Acknowledgements by which a JMS client refuses 50 000 messages each."""
+    count, client = target.times(50_000), target.openwire()
+    for number in range(3):
+        send = b"SEND\ndestination:/queue/abuse.poison.%d\npersistent:true\n\nx\0" % number
+        send_all(target.client(60), [send] * count)
+        client.subscribe(Queue(f"abuse.poison.{number}"), count, number)
+        dispatched = [client.dispatch() for _ in range(count)]
+        client.acknowledge(dispatched[0], dispatched[-1], ACK_POISON, count)
+
+
 def temporaries(target: Target) -> None:
     """A connection that goes with 1 000 temporary queues that hold messages."""
     client, count = target.client(60), target.times(1000)
@@ -223,6 +236,7 @@ LOOP_ATTACKS = [
     Attack("COMMIT of many", commits),
     Attack("selectors", selectors),
     Attack("expired messages between others", expired),
+    Attack("poison", poison),
     Attack("temporary queues", temporaries),
     Attack("virtual topic", virtual_topic),
 ]

@@ -270,6 +270,31 @@ def test_a_poison_acknowledgement_makes_a_dead_letter_that_tells_why(address: Ad
         assert letter.properties["dlqDeliveryFailureCause"] == "java.lang.Exception: no"
 
 
+def test_all_that_a_client_refused_with_its_last_word_are_dead_letters(address: Address) -> None:
+    count = 1000  # more than what is refused before others have their turn
+    with OpenWireClient(address) as client:
+        client.subscribe(A, prefetch=count)
+        for _ in range(count):
+            client.write(client.message(A, "bad"))
+        first, *_, last = [client.dispatch().message for _ in range(count)]
+        assert first is not None
+        assert last is not None
+        client.write(
+            c.MessageAck(
+                destination=A,
+                consumer_id=client.consumer_id(),
+                ack_type=c.ACK_POISON,
+                first_message_id=first.message_id,
+                last_message_id=last.message_id,
+                message_count=count,
+            )
+        )
+    with OpenWireClient(address) as client:
+        client.subscribe(Queue("A,ActiveMQ.DLQ"), prefetch=count)
+        letters = [client.dispatch().message for _ in range(count)]
+        assert all(letter is not None and letter.destination == Queue("ActiveMQ.DLQ") for letter in letters)
+
+
 def test_the_same_message_of_two_destinations_is_two_deliveries_also_after_a_rollback(address: Address) -> None:
     """The second one comes under the name of the first, while that is acknowledged in a transaction."""
     every, transaction_id = Queue("A.>"), LocalTransactionId(1, ConnectionId("ID:two"))

@@ -75,6 +75,16 @@ def test_a_pull_is_answered_with_a_message_or_with_none(address: Address) -> Non
         assert client.text() == "three"
 
 
+def test_pulls_that_come_together_are_answered_one_by_one(address: Address) -> None:
+    with OpenWireClient(address) as client:
+        for number in range(5):
+            client.send(A, str(number))
+        client.subscribe(A, prefetch=0)
+        for _ in range(5):
+            client.write(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=0))
+        assert [client.text() for _ in range(5)] == ["0", "1", "2", "3", "4"]
+
+
 def test_a_pull_whose_message_is_suppressed_as_a_duplicate_still_waits(address: Address) -> None:
     """After a failover Java's client does so with what its connection has had, and asks for no other one."""
     with OpenWireClient(address) as client:

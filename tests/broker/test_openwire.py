@@ -75,6 +75,24 @@ def test_a_pull_is_answered_with_a_message_or_with_none(address: Address) -> Non
         assert client.text() == "three"
 
 
+def test_a_connection_has_no_more_producers_than_it_may(start_broker: StartBroker) -> None:
+    with OpenWireClient(start_broker(bind="openwire://127.0.0.1:0", producers_max=3)) as client:
+
+        def made(number: int, destination: Destination | None = A) -> c.Response:
+            return client.ask(
+                c.ProducerInfo(producer_id=ProducerId(client.name, number, 1), destination=destination, window_size=0)
+            )
+
+        assert type(made(2)) is c.Response  # the client has made its first one already
+        assert type(made(3, None)) is c.Response
+        assert error_of(made(4))[0] == "javax.jms.JMSException"
+        assert "producers_max is 3" in error_of(made(4, None))[1]
+        assert type(made(5, Topic("ActiveMQ.Advisory.X"))) is c.Response
+        client.ask(c.RemoveInfo(object_id=ProducerId(client.name, 3, 1)))
+        client.ask(c.RemoveInfo(object_id=ProducerId(client.name, 5, 1)))
+        assert type(made(4)) is c.Response
+
+
 def test_pulls_that_come_together_are_answered_one_by_one(address: Address) -> None:
     with OpenWireClient(address) as client:
         for number in range(5):

@@ -84,6 +84,8 @@ class AdvisoryHost(Host, Protocol):
     """A broker, as its advisories see it."""
 
     id_stem: str
+    #: Whether any policy asks for it.
+    is_told_of_slow_consumers: bool
 
     @property
     def origin_url(self) -> str:
@@ -257,7 +259,7 @@ class Advisories:
         """A subscriber of these topics does not keep up with what comes from them: told of each whose policy wants
         that. While one telling is under way there is no second one of the same subscriber."""
         info = self._consumers.get(consumer)
-        if info is not None and info.consumer_id not in self._slow:
+        if info is not None and self._host.is_told_of_slow_consumers and info.consumer_id not in self._slow:
             self._slow.add(info.consumer_id)
             self._host.slices.run(self._telling_slow(info, sources), partial(self._slow.discard, info.consumer_id))
 

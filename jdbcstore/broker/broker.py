@@ -135,6 +135,7 @@ class Broker:
             raise ConfigurationError("authorisation needs users: set users or users_file")
         policies = tuple(policies)
         self._policies = PolicyMap(policies, default_policy(self.options))
+        self.is_told_of_slow_consumers = any(one.advisory_for_slow_consumers for one in self._policies.all())
         self._redelivery_policies = PolicyMap(redelivery_policies, RedeliveryPolicy())
         dead_letters = DeadLetters(
             QueueName(self.options.dead_letter_queue), [policy.dead_letter_strategy for policy in policies]

@@ -448,7 +448,7 @@ class Queue:
     def expiring_in_memory(self, now_ms: int) -> Iterator[None]:
         """Let those messages go that are not in the broker's store, of the first ones, as many as the policy says; a
         job."""
-        for lane in self.contents.transient:
+        for lane in list(self.contents.transient):
             first = list(islice(lane.window, self.policy.max_expire_page_size))
             for delivery in first:
                 message = delivery.message

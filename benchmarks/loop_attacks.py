@@ -5,9 +5,12 @@ Each asks for as much as one client may, in one command or in many at once, and 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from benchmarks.attacks import Attack, Target
+from jdbcstore.destination import Queue
+from jdbcstore.openwire.commands import ACK_POISON
 from tests.broker.client import Client, Frame
 
 __all__ = ["LOOP_ATTACKS"]
@@ -172,6 +175,31 @@ def selectors(target: Target) -> None:
         send_all(client, [subscribe.encode()])
 
 
+def expired(target: Target) -> None:
+    """A subscription to a queue of 50 000 messages of which 49 in 50 have expired."""
+    client, count = target.client(60), target.times(50_000)
+    gone_s = time.time() + 1 + count / 5000
+    send = b"SEND\ndestination:%s\npersistent:true\n%s\nx\0"
+    expires = b"expires:%d\n" % (gone_s * 1000)
+    send_all(client, (send % (_QUEUE.encode(), expires if number % 50 else b"") for number in range(count)))
+    time.sleep(max(0.0, gone_s - time.time()))
+    send_all(client, [b"SEND\ndestination:%s\npersistent:true\n\nlast\0" % _QUEUE.encode()])
+    client.subscribe(_QUEUE, "client-individual", activemq_prefetchSize="100000")
+    while client.message().text != "last":
+        pass
+
+
+def poison(target: Target) -> None:
+    """Acknowledgements by which a JMS client refuses 50 000 messages each."""
+    count, client = target.times(50_000), target.openwire()
+    for number in range(3):
+        send = b"SEND\ndestination:/queue/abuse.poison.%d\npersistent:true\n\nx\0" % number
+        send_all(target.client(60), [send] * count)
+        client.subscribe(Queue(f"abuse.poison.{number}"), count, number)
+        dispatched = [client.dispatch() for _ in range(count)]
+        client.acknowledge(dispatched[0], dispatched[-1], ACK_POISON, count)
+
+
 def temporaries(target: Target) -> None:
     """A connection that goes with 1 000 temporary queues that hold messages."""
     client, count = target.client(60), target.times(1000)
@@ -207,6 +235,8 @@ LOOP_ATTACKS = [
     Attack("fan-out", fan_out),
     Attack("COMMIT of many", commits),
     Attack("selectors", selectors),
+    Attack("expired messages between others", expired),
+    Attack("poison", poison),
     Attack("temporary queues", temporaries),
     Attack("virtual topic", virtual_topic),
 ]

@@ -40,7 +40,7 @@ Source: ActiveMQ's AdvisoryBroker and AdvisorySupport.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
@@ -84,6 +84,8 @@ class AdvisoryHost(Host, Protocol):
     """A broker, as its advisories see it."""
 
     id_stem: str
+    #: Whether any policy asks for it.
+    is_told_of_slow_consumers: bool
 
     @property
     def origin_url(self) -> str:
@@ -133,6 +135,8 @@ class Advisories:
         self._consumers: dict[Consumer, ConsumerSubject] = {}
         self._producers: dict[ProducerId, ProducerSubject] = {}
         self._produced: Counter[Destination] = Counter()
+        #: The subscribers that are being told of as slow.
+        self._slow: set[ConsumerId] = set()
         self._consumer_numbers = 0
         #: That the broker serves clients; None until somebody is told.
         self._master: Message | None = None
@@ -251,15 +255,19 @@ class Advisories:
         """A consumer is done with a message, and its policy wants that to be told."""
         self._tell_of("MessageConsumed", message, source, partial(_origin, message, source))
 
-    def slow_consumer(self, consumer: Consumer, source: Destination) -> None:
-        """A subscriber of a topic does not keep up with what comes from it: told if its policy wants that."""
+    def slow_consumer(self, consumer: Consumer, sources: Iterable[Destination]) -> None:
+        """A subscriber of these topics does not keep up with what comes from them: told of each whose policy wants
+        that. While one telling is under way there is no second one of the same subscriber."""
         info = self._consumers.get(consumer)
-        if info is not None and self._host.policy_for(source).advisory_for_slow_consumers:
-            self._tell(
-                _of("SlowConsumer", source),
-                lambda: info,
-                lambda: {"consumerId": str(info.consumer_id)},
-            )
+        if info is not None and self._host.is_told_of_slow_consumers and info.consumer_id not in self._slow:
+            self._slow.add(info.consumer_id)
+            self._host.slices.run(self._telling_slow(info, sources), partial(self._slow.discard, info.consumer_id))
+
+    def _telling_slow(self, info: ConsumerSubject, sources: Iterable[Destination]) -> Iterator[None]:
+        for source in sources:
+            if self._host.policy_for(source).advisory_for_slow_consumers:
+                self._tell(_of("SlowConsumer", source), lambda: info, lambda: {"consumerId": str(info.consumer_id)})
+            yield
 
     # -- who listens -------------------------------------------------------------------------------------------------
 

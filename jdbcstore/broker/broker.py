@@ -135,6 +135,7 @@ class Broker:
             raise ConfigurationError("authorisation needs users: set users or users_file")
         policies = tuple(policies)
         self._policies = PolicyMap(policies, default_policy(self.options))
+        self.is_told_of_slow_consumers = any(one.advisory_for_slow_consumers for one in self._policies.all())
         self._redelivery_policies = PolicyMap(redelivery_policies, RedeliveryPolicy())
         dead_letters = DeadLetters(
             QueueName(self.options.dead_letter_queue), [policy.dead_letter_strategy for policy in policies]
@@ -463,7 +464,7 @@ class Broker:
         """Let expired messages go that are not in the broker's store, of queues with one of these periods; a job."""
         for queue in list(self.queues.values()):
             if queue.policy.expire_messages_period_ms in periods_ms:
-                queue.expire_in_memory(self.now_ms())
+                yield from queue.expiring_in_memory(self.now_ms())
             yield
 
     def sweep(self) -> None:

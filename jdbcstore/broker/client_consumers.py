@@ -417,10 +417,29 @@ class ClientConsumers:
         Raises:
             ProtocolError: it was only shown, by a browser.
         """
-        delivery.cause = cause
+        self.reject_all(consumer, [delivery], request, cause)
+
+    def reject_all(
+        self, consumer: Consumer, deliveries: list[Delivery], request: object, cause: str | None = None
+    ) -> None:
+        """The client refuses these deliveries of one consumer; else as `reject`. The last of them answers the request.
+
+        Raises:
+            ProtocolError: as `reject`.
+        """
         if consumer.is_browser:
             raise ProtocolError("A browser's message cannot be refused: it was only shown")
-        self._pending_acks.settle(consumer, [delivery])
+        self._pending_acks.settle(consumer, deliveries)
+        self._client.work(self._rejecting(deliveries, request, cause), request, lambda: None)
+
+    def _rejecting(self, deliveries: list[Delivery], request: object, cause: str | None) -> Iterator[None]:
+        last = deliveries[-1]
+        for delivery in deliveries:
+            self._refuse(delivery, request if delivery is last else None, cause)
+            yield
+
+    def _refuse(self, delivery: Delivery, request: object, cause: str | None) -> None:
+        delivery.cause = cause
         answer = self._answer(self._client, request, 1, self.restore)
         lane = delivery.lane
         if lane is None:

@@ -110,7 +110,8 @@ def dead_letter(
 ) -> Message:
     """A copy of `message` for a dead-letter queue.
 
-    It keeps its id and body, names where it was, and counts no deliveries. Source: rows of a real broker.
+    It keeps its id and body, names where it was, and counts no deliveries. One that was a dead letter before and was
+    sent again says still when it expired, or was to, the first time. Source: rows of a real broker.
 
     Args:
         message: the refused or expired message; not changed.
@@ -131,7 +132,7 @@ def dead_letter(
     if not is_told:
         return dead
     try:
-        properties = {**message.properties, "originalExpiration": Long(message.expiration)}
+        properties = {"originalExpiration": Long(message.expiration), **message.properties}
         if cause is not None:
             properties["dlqDeliveryFailureCause"] = cause
         if not message.persistent:

@@ -326,6 +326,7 @@ class Consumer:
         "is_awake",
         "is_closed",
         "is_exclusive",
+        "is_slow",
         "kept_bytes",
         "mode",
         "parked",
@@ -380,6 +381,8 @@ class Consumer:
         #: Whether they are going to be told that it is.
         self.is_awake = False
         self.is_closed = False
+        #: Whether more of its topics waits than it takes at once, which was told.
+        self.is_slow = False
 
     @property
     def is_settled(self) -> bool:

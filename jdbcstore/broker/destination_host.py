@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from jdbcstore.broker.delivery import Consumer, Delivery, DeliveryAnswer
@@ -25,8 +26,8 @@ class MessageAdvisories(Protocol):
     def consumed(self, message: Message, source: Destination) -> None:
         """A consumer is done with a message."""
 
-    def slow_consumer(self, consumer: Consumer, source: Destination) -> None:
-        """A subscriber of a topic does not keep up with what comes from it."""
+    def slow_consumer(self, consumer: Consumer, sources: Iterable[Destination]) -> None:
+        """A subscriber of these topics does not keep up with what comes from them."""
 
 
 class DestinationHost(Host, Protocol):

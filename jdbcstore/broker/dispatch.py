@@ -69,6 +69,8 @@ class Dispatch:
         self._in_flight_bytes_max = in_flight_bytes_max
         self._counts = counts
         self._is_marked = is_marked
+        #: How many messages went to nobody when their turn came.
+        self._skipped = 0
 
     def dispatch(self) -> bool:
         """Hand out what is there to those that can take it.
@@ -86,7 +88,8 @@ class Dispatch:
         if not consumers.is_plain:
             return self._dispatch_by_rank(now_ms, in_flight_bytes_max, share)
         may_go_together = self._counts is None and not self._is_marked and not share
-        deadline_s = perf_counter() + _DISPATCH_S
+        began_s = perf_counter()
+        deadline_s = began_s + _DISPATCH_S
         steps, looked = 0, 0
         while steps < _STEPS_AT_ONCE:
             if steps - looked >= _STEPS_BETWEEN_LOOKS:
@@ -106,11 +109,15 @@ class Dispatch:
                 continue
             deliveries = self._contents.hand_out_first(_room(ready), _TOGETHER_BYTES, now_ms) if may_go_together else []
             if not deliveries:
+                skipped = self._skipped
                 delivery = self._take(now_ms)
                 if delivery is None:
                     return not consumers.is_awake
                 delivery.hand_out()
                 deliveries = [delivery]
+                if self._skipped > skipped:  # which takes longer than to hand out: many are dead letters
+                    deadline_s = began_s + SLICE_S
+                    looked = steps - _STEPS_BETWEEN_LOOKS
             steps += len(deliveries)
             self._hand_in_turn(ready, deliveries, in_flight_bytes_max)
         consumers.go_on()
@@ -224,12 +231,14 @@ class Dispatch:
             if delivery.failed:
                 contents.pop(delivery)
                 contents.forget(delivery)
+                self._skipped += 1
             elif delivery.message is None:
                 self._reload.begin(delivery)
                 return None
             elif 0 < delivery.message.expiration < now_ms:
                 contents.pop(delivery)
                 self._removal.expire(delivery)
+                self._skipped += 1
             elif self._is_marked and not delivery.is_marked:
                 self._mark(delivery)
                 if not delivery.is_marked:
@@ -241,6 +250,7 @@ class Dispatch:
                 contents.pop(delivery)
                 if self._counts is None or self._is_deliverable(self._counts, delivery):
                     return delivery
+                self._skipped += 1
         self._consumers.wake()  # to go on skipping
         return None
 

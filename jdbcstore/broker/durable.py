@@ -198,8 +198,6 @@ class DurableSubscription(TopicSubscription):
         self._unwanted: list[MessageId] = []
         self._timer: asyncio.TimerHandle | None = None
         self._counts = DeliveryCounts(delivered, left)
-        #: Whether more waits than its client takes at once, which was told.
-        self._is_slow = False
         super().__init__(broker, topic.destination, self._counts)
         if self.policy.advisory_for_slow_consumers:
             self.wake = self._wake_or_tell
@@ -226,7 +224,7 @@ class DurableSubscription(TopicSubscription):
         self.close()
 
     def resume(self, consumer: Consumer) -> None:
-        self._is_slow = False
+        consumer.is_slow = False
         super().resume(consumer)
 
     def dispatch(self) -> bool:
@@ -242,9 +240,9 @@ class DurableSubscription(TopicSubscription):
     def _tell_slow(self) -> None:
         """Tell, once until it can take more, that something waits that its client does not take."""
         for consumer in self.consumers:
-            if not self._is_slow and consumer.prefetch > 0 >= consumer.credit and self.contents.first() is not None:
-                self._is_slow = True
-                self._broker.advisories.slow_consumer(consumer, self.destination)
+            if not consumer.is_slow and consumer.prefetch > 0 >= consumer.credit and self.contents.first() is not None:
+                consumer.is_slow = True
+                self._broker.advisories.slow_consumer(consumer, [queue.destination for queue in consumer.queues])
 
     def _leave(self) -> None:
         """What no store has waits for the next client."""

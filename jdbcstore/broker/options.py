@@ -97,6 +97,7 @@ class BrokerOptions(WireOptions):
             unacknowledged unless it asks for another number by ``activemq.prefetchSize``.
         prefetch_max: the largest number a subscription may ask for.
         subscriptions_max: subscriptions of one connection.
+        producers_max: producers of one connection, those of OpenWire clients.
         temporary_destinations_max: temporary destinations of one connection.
         composite_parts_max: destinations that one SEND or SUBSCRIBE may name, with commas between them.
         destinations_max: queues and topics that clients may have the broker remember. Those in the store are always
@@ -211,6 +212,7 @@ class BrokerOptions(WireOptions):
     prefetch_browser: int = 500
     prefetch_max: int = 100_000
     subscriptions_max: int = 10_000
+    producers_max: int = 100_000
     temporary_destinations_max: int = 1000
     composite_parts_max: int = 100
     destinations_max: int = 20_000

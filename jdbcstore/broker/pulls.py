@@ -34,13 +34,15 @@ class Pulls:
         self._asked: dict[Consumer, tuple[float, int, Callable[[], object]]] = {}
 
     def pull(self, consumer: Consumer, timeout_ms: int, told: Callable[[], object]) -> None:
-        """Ask for one message. One that was asked for before, and has not come, is not asked for any more.
+        """Ask for one message. One that was asked for before, and was not there, is not asked for any more.
 
         Args:
             consumer: who asks; its prefetch is 0.
             timeout_ms: how long to wait for it; 0 is for ever, less is only for what is there.
             told: called when there is none by then.
         """
+        if consumer.is_awake:  # the one that it asked for in this turn of the loop goes first
+            consumer.dispatch()
         self.withdraw(consumer)
         self._asked[consumer] = (self._loop.time(), timeout_ms, told)
         consumer.extension += 1

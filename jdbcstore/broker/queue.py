@@ -445,14 +445,17 @@ class Queue:
         """Give back what was claimed, as it was: it goes first, and no delivery is counted."""
         self._redelivery.put_back_untouched(deliveries)
 
-    def expire_in_memory(self, now_ms: int) -> None:
-        """Let those messages go that are not in the broker's store, of the first ones, as many as the policy says."""
-        for lane in self.contents.transient:
+    def expiring_in_memory(self, now_ms: int) -> Iterator[None]:
+        """Let those messages go that are not in the broker's store, of the first ones, as many as the policy says; a
+        job."""
+        for lane in list(self.contents.transient):
             first = list(islice(lane.window, self.policy.max_expire_page_size))
             for delivery in first:
-                if delivery.message is not None and delivery.message.expired(now_ms) and delivery.visible:
-                    lane.take_out(delivery)
+                message = delivery.message
+                has_expired = message is not None and message.expired(now_ms) and delivery.visible
+                if has_expired and lane.take_out(delivery):
                     self.removal.expire(delivery)
+                yield
 
     def purge(self, answer: Answer) -> None:
         """Forget all messages that no consumer has."""

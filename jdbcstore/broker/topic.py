@@ -92,7 +92,6 @@ class TopicConsumer(Consumer):
         "_given",
         "_has_ended",
         "_held",
-        "_is_slow",
         "_pending",
         "_pending_bytes",
         "_pending_bytes_max",
@@ -128,8 +127,6 @@ class TopicConsumer(Consumer):
         self._pending_bytes_max = min(limit_bytes, broker.options.topic_pending_bytes_max)
         self._held: set[Publisher] = set()
         self._has_ended = False
-        #: Whether more has waited than it takes at once, and nothing went to it without a wait since then.
-        self._is_slow = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -143,14 +140,14 @@ class TopicConsumer(Consumer):
             return
         delivery = Delivery(message)
         if not self._pending and self.can_take:
-            self._is_slow = False
+            self.is_slow = False
             self._give(delivery)
             return
         if self._has_ended:
             return
-        if not self._is_slow and len(self._pending) > self.prefetch > 1:
-            self._is_slow = True
-            self._tell_slow(message)
+        if not self.is_slow and len(self._pending) > self.prefetch > 1:
+            self.is_slow = True
+            self._tell_slow()
         self._pending.append(delivery)
         self._pending_bytes += delivery.size
         self._broker.memory.used += delivery.size
@@ -159,10 +156,10 @@ class TopicConsumer(Consumer):
             publisher.hold()
             if self._timer is None:
                 self._timer = self._broker.loop.call_later(self._slow_s, self._too_slow)
-                self._tell_slow(message)
+                self._tell_slow()
 
-    def _tell_slow(self, message: Message) -> None:
-        self._broker.advisories.slow_consumer(self, message.destination or self.destination)
+    def _tell_slow(self) -> None:
+        self._broker.advisories.slow_consumer(self, [topic.destination for topic in self.topics])
 
     def release(self, count: int = 1) -> None:
         """So many messages are acknowledged: send as many more."""

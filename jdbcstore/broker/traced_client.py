@@ -142,10 +142,9 @@ class TracedConsumers(ClientConsumers):
         self._spans = acknowledgements(self._tracing, self.acknowledged, is_refused=False)
         super().settle(request)
 
-    def reject(self, consumer: Consumer, delivery: Delivery, request: object, cause: str | None = None) -> None:
-        """As `ClientConsumers.reject`."""
-        self._spans = {} if consumer.is_browser else acknowledgements(self._tracing, [delivery], is_refused=True)
-        super().reject(consumer, delivery, request, cause)
+    def _refuse(self, delivery: Delivery, request: object, cause: str | None) -> None:
+        self._spans = acknowledgements(self._tracing, [delivery], is_refused=True)
+        super()._refuse(delivery, request, cause)
 
     def _traced_answer(
         self, client: Asker, request: object, count: int, restore: Callable[[Sequence[Delivery]], object]

@@ -78,6 +78,14 @@ def test_all_in_another_queue(connect: Connect) -> None:
     assert texts(client, DLQ) == ["elsewhere"]
 
 
+def test_a_dead_letter_that_is_sent_again_says_when_it_expired_first(connect: Connect) -> None:
+    client = connect()
+    client.publish(A, "x", expires=(first := past()))
+    client.subscribe(DLQ, id="dead")
+    client.publish(A, "x", expires=past(), originalExpiration=client.message().headers["originalExpiration"])
+    assert client.message().headers["originalExpiration"] == first
+
+
 def test_a_queue_for_each_queue(connect: Connect) -> None:
     client = connect(kind="individual", queue_prefix="DEAD.", queue_suffix=".X")
     refuse(client, A, "refused")

@@ -46,7 +46,8 @@ def collector() -> Iterator[None]:
 def test_no_command_holds_the_loop(
     attack: Attack, start_broker: StartBroker, brokers: list[Broker], tmp_path: Path
 ) -> None:
-    target = Target(start_broker(), ("", 0), tmp_path, SCALE)
+    address = start_broker(bind="auto://127.0.0.1:0")
+    target = Target(address, address, tmp_path, SCALE)
     try:
         attack.run(target)
     finally:

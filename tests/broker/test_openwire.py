@@ -75,6 +75,34 @@ def test_a_pull_is_answered_with_a_message_or_with_none(address: Address) -> Non
         assert client.text() == "three"
 
 
+def test_a_connection_has_no_more_producers_than_it_may(start_broker: StartBroker) -> None:
+    with OpenWireClient(start_broker(bind="openwire://127.0.0.1:0", producers_max=3)) as client:
+
+        def made(number: int, destination: Destination | None = A) -> c.Response:
+            return client.ask(
+                c.ProducerInfo(producer_id=ProducerId(client.name, number, 1), destination=destination, window_size=0)
+            )
+
+        assert type(made(2)) is c.Response  # the client has made its first one already
+        assert type(made(3, None)) is c.Response
+        assert error_of(made(4))[0] == "javax.jms.JMSException"
+        assert "producers_max is 3" in error_of(made(4, None))[1]
+        assert type(made(5, Topic("ActiveMQ.Advisory.X"))) is c.Response
+        client.ask(c.RemoveInfo(object_id=ProducerId(client.name, 3, 1)))
+        client.ask(c.RemoveInfo(object_id=ProducerId(client.name, 5, 1)))
+        assert type(made(4)) is c.Response
+
+
+def test_pulls_that_come_together_are_answered_one_by_one(address: Address) -> None:
+    with OpenWireClient(address) as client:
+        for number in range(5):
+            client.send(A, str(number))
+        client.subscribe(A, prefetch=0)
+        for _ in range(5):
+            client.write(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=0))
+        assert [client.text() for _ in range(5)] == ["0", "1", "2", "3", "4"]
+
+
 def test_a_pull_whose_message_is_suppressed_as_a_duplicate_still_waits(address: Address) -> None:
     """After a failover Java's client does so with what its connection has had, and asks for no other one."""
     with OpenWireClient(address) as client:
@@ -268,6 +296,31 @@ def test_a_poison_acknowledgement_makes_a_dead_letter_that_tells_why(address: Ad
         letter = client.dispatch().message
         assert letter is not None
         assert letter.properties["dlqDeliveryFailureCause"] == "java.lang.Exception: no"
+
+
+def test_all_that_a_client_refused_with_its_last_word_are_dead_letters(address: Address) -> None:
+    count = 1000  # more than what is refused before others have their turn
+    with OpenWireClient(address) as client:
+        client.subscribe(A, prefetch=count)
+        for _ in range(count):
+            client.write(client.message(A, "bad"))
+        first, *_, last = [client.dispatch().message for _ in range(count)]
+        assert first is not None
+        assert last is not None
+        client.write(
+            c.MessageAck(
+                destination=A,
+                consumer_id=client.consumer_id(),
+                ack_type=c.ACK_POISON,
+                first_message_id=first.message_id,
+                last_message_id=last.message_id,
+                message_count=count,
+            )
+        )
+    with OpenWireClient(address) as client:
+        client.subscribe(Queue("A,ActiveMQ.DLQ"), prefetch=count)
+        letters = [client.dispatch().message for _ in range(count)]
+        assert all(letter is not None and letter.destination == Queue("ActiveMQ.DLQ") for letter in letters)
 
 
 def test_the_same_message_of_two_destinations_is_two_deliveries_also_after_a_rollback(address: Address) -> None:
@@ -613,6 +666,24 @@ def test_a_policy_asks_to_be_told_of_slow_subscribers(start_broker: StartBroker)
         assert isinstance(told.data_structure, c.ConsumerInfo)
         assert told.data_structure.consumer_id == slow.consumer_id()
         assert told.properties["consumerId"] == str(slow.consumer_id())
+
+
+@pytest.mark.parametrize("name", [None, "news"])
+def test_a_subscriber_to_several_topics_is_slow_for_all_of_them(start_broker: StartBroker, name: str | None) -> None:
+    policy = DestinationPolicy(pattern=Topic("T.>"), advisory_for_slow_consumers=True)
+    address = start_broker(bind="openwire://127.0.0.1:0", policies=[policy])
+    with OpenWireClient(address) as listener, OpenWireClient(address) as slow:
+        listener.subscribe(Topic("ActiveMQ.Advisory.SlowConsumer.Topic.>"))
+        slow.ask(
+            c.ConsumerInfo(
+                consumer_id=slow.consumer_id(), destination=Topic("T.>"), prefetch_size=2, subscription_name=name
+            )
+        )
+        for topic in ("T.A", "T.B", "T.C", "T.C", "T.C", "T.C"):
+            listener.send(Topic(topic), "x")
+        told = [listener.dispatch().message for _ in range(3)]
+        topics = {str(message.destination).rpartition(".T.")[2] for message in told if message is not None}
+        assert topics == {"A", "B", "C"}  # the message that was one too many is of one of them
 
 
 def test_a_client_is_told_to_ask_for_each_message_if_the_policy_says_so(start_broker: StartBroker) -> None:

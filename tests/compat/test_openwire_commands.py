@@ -183,6 +183,25 @@ def sends(scene: Scene) -> None:
     scene.ask(client, client.message(scene.queue, "x"))
 
 
+def pulls(scene: Scene) -> None:
+    """Pulls, one behind the other: each gets a message that is there; of several that wait the last one gets one."""
+    client = scene.client()
+    for number in range(5):
+        client.send(scene.queue, str(number))
+    client.subscribe(scene.queue, 0)
+    pull = c.MessagePull(consumer_id=client.consumer_id(), destination=scene.queue, timeout=0)
+    for number in (3, 4):
+        for _ in range(number):
+            client.write(pull)
+        client.ask(c.TransactionInfo(connection_id=ConnectionId(client.name), type=_STEPS["v"]))
+        for text in ("waited for", "kept"):
+            client.send(scene.queue, text)
+        client.write(c.MessagePull(consumer_id=client.consumer_id(), destination=scene.queue, timeout=-1))
+        client.ask(c.TransactionInfo(connection_id=ConnectionId(client.name), type=_STEPS["v"]))
+        scene.told.append([client.text() for _ in range(number + 1)])
+    scene.left(client)
+
+
 def _acknowledging(kind: int, first: int | None, last: int, number: int, *, is_begun: bool | None = None) -> Scenario:
     """A range of 5 messages; 5 is one that nobody has sent. `is_begun`: whether its transaction, if it has one, is."""
 
@@ -442,7 +461,7 @@ def _in_doubt(*elements: str, prefetch: int, outcome: str) -> Scenario:
 
 
 def _scenarios() -> Iterator[tuple[str, Scenario]]:
-    for scenario in (unregistered, twice, sends, delivered, expired, left_by_a_durable_subscriber, given_up):
+    for scenario in (unregistered, twice, sends, pulls, delivered, expired, left_by_a_durable_subscriber, given_up):
         yield scenario.__name__, scenario
     for persistent in ((True,) * 4, (False,) * 4, (True, False) * 3):
         modes = "".join("P" if one else "N" for one in persistent)

@@ -109,9 +109,7 @@ def _reject(
         consumers.acknowledge_all(consumer, deliveries, request)
         return
     cause = cause_text(ack.poison_cause)
-    last = deliveries[-1]
-    for delivery in deliveries:
-        consumers.reject(consumer, delivery, request if delivery is last else None, cause)
+    consumers.reject_all(consumer, deliveries, request, cause)
     if not consumer.prefetch and cause is not None and _SUPPRESSED in cause:
         consumers.pull_again(consumer)
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from jdbcstore.broker.client_account import ClientAccount
+from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.destination import Destination
+from jdbcstore.errors import ProtocolError
 from jdbcstore.identifiers import ConsumerId, ProducerId, SessionId
 from jdbcstore.transport.openwire.exceptions import JavaError
 
@@ -35,17 +38,17 @@ class Registry:
     Args:
         account: what the client makes the broker keep.
         connection_id: the client's.
-        broker_name: for the texts of errors.
+        options: how many producers there may be, and a name for the texts of errors.
 
     Attributes:
         producers: of all its sessions.
     """
 
-    __slots__ = ("_account", "_broker_name", "_sessions", "producers")
+    __slots__ = ("_account", "_options", "_sessions", "producers")
 
-    def __init__(self, account: ClientAccount, connection_id: str | None, broker_name: str) -> None:
+    def __init__(self, account: ClientAccount, connection_id: str | None, options: BrokerOptions) -> None:
         self._account = account
-        self._broker_name = broker_name
+        self._options = options
         self._sessions = {SessionId(connection_id, _OWN_SESSION): _Session()}
         self.producers: set[ProducerId] = set()
 
@@ -69,18 +72,23 @@ class Registry:
             JavaError: there is no such session.
             ProtocolError: it is too much.
         """
-        session = self._session(consumer_id, f"{self._broker_name} Cannot add a consumer to a session")
+        session = self._session(consumer_id, f"{self._options.broker_name} Cannot add a consumer to a session")
         if consumer_id in session.consumers:
             return False
         self._account.keep(_ID_BYTES, "This consumer", "Close another one first")
         session.consumers.add(consumer_id)
         return True
 
-    def add_producer(self, producer_id: ProducerId) -> bool:
-        """A producer begins; else as `add_consumer`."""
+    def add_producer(self, producer_id: ProducerId, destination: Destination | None) -> bool:
+        """A producer begins; one of advisories begins whatever their number. Else as `add_consumer`."""
         session = self._session(producer_id, "Cannot add a producer to a session")
         if producer_id in session.producers:
             return False
+        is_counted = destination is None or not destination.is_advisory
+        if is_counted and len(self.producers) >= self._options.producers_max:
+            raise ProtocolError(
+                f"Too many producers: producers_max is {self._options.producers_max} for a connection. Close one first"
+            )
         self._account.keep(_ID_BYTES, "This producer", "Close another one first")
         session.producers.add(producer_id)
         self.producers.add(producer_id)

@@ -125,7 +125,7 @@ class OpenWireSession(Conversation[Event]):
         #: has happened before this connection.
         self._is_numbered = self._is_reconnected = False
         #: What it has made.
-        self._registry = Registry(self.client.account, None, broker.options.broker_name)
+        self._registry = Registry(self.client.account, None, broker.options)
         #: Windows of producers that have one.
         self._windows: dict[ProducerId, int] = {}
         #: What is counted for the values that the client has put into its cache.
@@ -394,7 +394,7 @@ class OpenWireSession(Conversation[Event]):
             self._end_soon()
             return
         self._is_numbered, self._is_reconnected = info.fault_tolerant, info.failover_reconnect
-        self._registry = Registry(self.client.account, self.client.connection_id, self._options.broker_name)
+        self._registry = Registry(self.client.account, self.client.connection_id, self._options)
         self.client.producer.numbering.is_strict = False
         log.debug("client connected peer=%s id=%s", self.peer, self.client.connection_id)
         if info.manageable:
@@ -435,7 +435,7 @@ class OpenWireSession(Conversation[Event]):
             for consumer in self.client.consumers.by_key.values():
                 for delivery in unseen(consumer, last):
                     delivery.is_counted = False
-            self._registry = Registry(self.client.account, None, self._options.broker_name)
+            self._registry = Registry(self.client.account, None, self._options)
             self.client.leave(request, partial(self._respond, info))
         else:
             if isinstance(removed, ProducerId):
@@ -484,7 +484,7 @@ class OpenWireSession(Conversation[Event]):
         if info.producer_id is None:
             raise ProtocolError("a ProducerInfo needs a producer id")
         self._check_connected("Cannot add a producer to")
-        if self._registry.add_producer(info.producer_id):
+        if self._registry.add_producer(info.producer_id, info.destination):
             try:
                 self._begin_producer(info, info.producer_id)
             except JdbcStoreError:

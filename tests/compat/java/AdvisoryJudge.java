@@ -3,7 +3,9 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import javax.jms.DeliveryMode;
 import javax.jms.JMSException;
 import javax.jms.MapMessage;
@@ -40,6 +42,7 @@ public final class AdvisoryJudge extends Judge {
         judge.advisories();
         judge.policies();
         judge.slowSubscribers();
+        judge.slowForSeveral();
         judge.statistics();
     }
 
@@ -356,6 +359,33 @@ public final class AdvisoryJudge extends Judge {
                     return found;
                 });
             }
+        }
+    }
+
+    private void slowForSeveral() {
+        for (String kind : new String[] {"", "durable "}) {
+            check("a " + kind + "subscriber of several topics that does not keep up", () -> {
+                ActiveMQConnection connection = connection("jms.prefetchPolicy.all=4");
+                connection.setClientID(own(""));
+                connection.start();
+                Session session = connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
+                String name = "ADVISED." + own("");
+                MessageConsumer listening = listening(session(), "SlowConsumer.Topic." + name + ".>");
+                Topic topics = session.createTopic(name + ".>");
+                MessageConsumer consumer = kind.isEmpty() ? session.createConsumer(topics) : session.createDurableSubscriber(topics, "slow");
+                for (int number = 0; number < 20; number++) {
+                    send(session(), session.createTopic(name + "." + number % 3), "x");
+                }
+                Set<String> told = new TreeSet<>();
+                for (Message message : all(listening)) {
+                    told.add(String.valueOf(message.getJMSDestination()));
+                }
+                consumer.close();
+                if (!kind.isEmpty()) {
+                    session.unsubscribe("slow");
+                }
+                return told;
+            });
         }
     }
 

@@ -1132,6 +1132,26 @@ public final class UsageJudge extends Judge {
             }
             return found;
         });
+        check("a dead letter that is sent again, and is one again", () -> {
+            Session session = opened(Session.SESSION_TRANSACTED, "jms.redeliveryPolicy.maximumRedeliveries=0");
+            Session other = session();
+            MessageConsumer consumer = session.createConsumer(queue(session));
+            MessageConsumer letters = other.createConsumer(other.createQueue("ActiveMQ.DLQ"), "mark = '" + own("") + "'");
+            MessageProducer producer = other.createProducer(queue(other));
+            Message message = other.createTextMessage("sent again");
+            message.setStringProperty("mark", own(""));
+            List<Object> found = new ArrayList<>();
+            for (long lives_ms : new long[] {100_000, 200_000, 0}) {
+                producer.send(message, DeliveryMode.PERSISTENT, 4, lives_ms);
+                long expiration = next(consumer).getJMSExpiration();
+                session.rollback();
+                long before = message.propertyExists("originalExpiration") ? message.getLongProperty("originalExpiration") : expiration;
+                message = next(letters);
+                found.add(properties(message).keySet());
+                found.add(message.getLongProperty("originalExpiration") == before);
+            }
+            return found;
+        });
         check("what expires in a durable subscription and in a topic", () -> {
             ActiveMQConnection connection = identified("");
             Session session = opened(connection, Session.AUTO_ACKNOWLEDGE);

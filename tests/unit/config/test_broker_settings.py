@@ -198,7 +198,8 @@ def test_parameters_of_a_connector_become_options(tmp_path: Path) -> None:
         "stomp://0.0.0.0:61613?maximumConnections=1000&amp;wireFormat.maxFrameSize=10mb&amp;"
         "transport.hbGracePeriodMultiplier=1.5&amp;wireFormat.connectionAttemptTimeout=5000&amp;backlog=7&amp;transport.trace=false&amp;transport.defaultHeartBeat=0,5000"
     )
-    xml = read(tmp_path, document(connectors=connector(uri, 'maximumConsumersAllowedPerConnection="9"')))
+    attributes = 'maximumConsumersAllowedPerConnection="9" maximumProducersAllowedPerConnection="8"'
+    xml = read(tmp_path, document(connectors=connector(uri, attributes)))
     assert xml.configuration.broker == BrokerOptions(
         bind="0.0.0.0:61613",
         default_heart_beat="0,5000",
@@ -208,6 +209,7 @@ def test_parameters_of_a_connector_become_options(tmp_path: Path) -> None:
         connect_timeout_s=5.0,
         backlog_max=7,
         subscriptions_max=9,
+        producers_max=8,
     )
     assert warnings(xml) == []
 

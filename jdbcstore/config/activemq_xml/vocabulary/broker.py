@@ -182,7 +182,9 @@ _CONNECTOR: Final = {
     "maximumConsumersAllowedPerConnection": used(
         "`broker.subscriptions_max`", "unlimited", option="broker.subscriptions_max", read=integer
     ),
-    "maximumProducersAllowedPerConnection": ignored("producers are not counted", "unlimited"),
+    "maximumProducersAllowedPerConnection": used(
+        "`broker.producers_max`, those of OpenWire clients", "unlimited", option="broker.producers_max", read=integer
+    ),
     "auditNetworkProducers": ignored("no network of brokers", "false", "false"),
     "allowLinkStealing": used(
         "`broker.allow_link_stealing`. One that does not answer loses its client id in any case",

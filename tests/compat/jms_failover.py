@@ -77,11 +77,13 @@ def control(kill: Callable[[], object], start: Callable[[], object]) -> Iterator
             is_over.set()
 
 
-def judged(class_path: str, port: int, brokers: Sequence[str], names: Collection[str] = ()) -> dict[str, Any]:
+def judged(
+    class_path: str, port: int, brokers: Sequence[str], names: Collection[str] = (), faults: str = FAULTS
+) -> dict[str, Any]:
     """What FailoverJudge.java has heard, by the check: all of them, or those that have the titles of these."""
     command = ["java", *quick_start(class_path), QUIET, "-cp", class_path]
     pattern = "|".join(re.escape(_title(name)) for name in names) or ".*"
-    printed = run_program(command, "FailoverJudge", [str(port), ",".join(brokers), FAULTS, pattern], timeout_s=250)
+    printed = run_program(command, "FailoverJudge", [str(port), ",".join(brokers), faults, pattern], timeout_s=250)
     return {line["name"]: line["result"] for line in map(json.loads, printed.splitlines())}
 
 

@@ -210,12 +210,8 @@ class InDoubt:
 
     def find(self, sends: Sequence[Message]) -> asyncio.Future[bool]:
         """Find out whether a transaction that sends these is committed, as far as they tell."""
-        stored = [one for m in sends if not self._jobs.takes(m) for one in self._router.stored_for(m)]
-        sent = [
-            (self._router.store_for(one), one.message_id)
-            for one in stored
-            if one.message_id is not None and self._router.keeps(one)
-        ]
+        kept = self._router.kept(sends)
+        sent = [(store, message.message_id) for store, message in kept if message.message_id is not None]
         return self._broker.read_patiently(is_committed_by, self._broker.adapter, sent)
 
     def _submit(

@@ -237,7 +237,7 @@ final class FailoverRoles {
 
     /**
      * Of messages that live briefly each is received in time, or a dead letter. A Java broker that fails has perhaps stored a dead letter
-     * and not yet removed its message, which the next broker makes a dead letter again (test_expired_taken_over.py).
+     * and not yet removed its message, which the next broker makes a dead letter again (test_killed_in_between.py).
      */
     void brief() throws Exception {
         boolean isTopic = !program.isMixed && program.maybe(0.4); // with a durable subscription

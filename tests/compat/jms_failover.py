@@ -36,6 +36,7 @@ ROLLED_BACK = "throws javax.jms.TransactionRolledBackException"
 OTHERWISE: dict[str, dict[str, object]] = {
     # One that was committed is not unknown when its client asks again.
     "XA commit, answer lost": {"5": "commit: done"},
+    "XA commit, answer lost, and its messages are consumed": {"5": "commit: done"},
     "XA commit, request lost": {"5": "commit: done"},
     # A scheduled message is one job, however often its client sends it, and one that is removed is not there.
     "a send for later and again, answer lost": {"1": ["1"] * 3},

@@ -602,8 +602,7 @@ def _lacking(
     producer_id, sequence = number
     if len(kept) < 2 or sequence <= adapter.last_whole_sequence_id(producer_id):
         return []  # what is not there was consumed
-    found = [message for store, message in kept if store.get_message(MessageId(producer_id, sequence)) is None]
-    return found if len(found) < len(kept) else []
+    return [message for store, message in kept if store.get_message(MessageId(producer_id, sequence)) is None]
 
 
 def _store_of(taker: Lane | Topic) -> MessageStore:

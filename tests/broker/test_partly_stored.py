@@ -93,6 +93,15 @@ def test_the_rest_of_it_is_stored(url: str, case: Case, lacks: int) -> None:
 
 
 @cases
+def test_it_was_stored_in_one_that_does_not_have_it_any_more(url: str, case: Case) -> None:
+    """It has become a dead letter, or was consumed since the broker has asked how far its producer came."""
+    stored(url, [*case.queues, Queue("ActiveMQ.DLQ")], 5, lacking=case.queues)
+    with running(served(url)) as address:
+        sent_again(address, case.target, 5, 6)
+        assert left(address, case.queues) == [["5", "6"]] * 2
+
+
+@cases
 def test_all_of_it_is_there(url: str, case: Case) -> None:
     stored(url, case.queues, 5, lacking=[])
     with running(served(url)) as address:

@@ -56,8 +56,8 @@ import org.apache.activemq.command.ActiveMQQueue;
  *   <li>durable subscriptions in transactions, whose commits it refuses for ever after a failover, and with acknowledgements out of order,
  *       by which it acknowledges what is before them, too;
  *   <li>branches that send to topics: it removes what is prepared when it takes over;
- *   <li>transfers with a delay of redeliveries: the client may acknowledge what it has given again after one, and the failover that came
- *       meanwhile, and it refuses that, and the commit, for ever.
+ *   <li>transactions that receive, with a delay of redeliveries: the client may acknowledge what it has given again after one, and the
+ *       failover that came meanwhile, and it refuses that, and the commit, for ever.
  * </ul>
  *
  * Prints "ready" when all are at work, and "steps" each time they have done twenty together. It hears of each fault: "fault" before it,
@@ -670,12 +670,12 @@ public final class FailoverProgram {
             this.selector = selector;
             int chosen = one(own, Arrays.asList(Session.AUTO_ACKNOWLEDGE, Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE,
                 Session.DUPS_OK_ACKNOWLEDGE, Session.SESSION_TRANSACTED, Session.SESSION_TRANSACTED, ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE));
-            boolean isLeftOut = isMixed && subscription != null
-                && (chosen == Session.SESSION_TRANSACTED || chosen == ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE);
+            boolean isDelayed = !options.contains("initialRedeliveryDelay=0") || !options.contains("redeliveryPolicy.redeliveryDelay=0");
+            boolean isLeftOut = isMixed && (chosen == Session.SESSION_TRANSACTED ? isDelayed || subscription != null
+                : chosen == ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE && subscription != null);
             this.mode = isLeftOut ? Session.CLIENT_ACKNOWLEDGE : chosen;
             this.listens = mode != ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE && own.nextInt(4) == 0;
             // What comes when the delay of a redelivery ends, the client gives a listener before what it has kept meanwhile.
-            boolean isDelayed = !options.contains("initialRedeliveryDelay=0") || !options.contains("redeliveryPolicy.redeliveryDelay=0");
             this.isOrdered = isOrdered && !(isDelayed && listens && mode == Session.SESSION_TRANSACTED);
         }
 

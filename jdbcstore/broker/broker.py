@@ -206,11 +206,8 @@ class Broker:
         self.prepared_jobs = PreparedJobs(self, self.scheduler)
         self.in_doubt = InDoubt(self, router, self.prepared_jobs)
         self.publish, self.publish_together = router.publish, router.publish_together
-        self.commit, self.preparing, self.expire_unused = (
-            router.commit,
-            router.preparing,
-            router.expire_unused,
-        )
+        self.commit, self.complete, self.preparing = router.commit, router.complete, router.preparing
+        self.expire_unused = router.expire_unused
         self.transfer, self.dead_lettered = router.transfer, router.dead_lettered
         self.dead_letter, self.is_for_dead_letters = router.dead_letter, router.is_for_dead_letters
         turns = Turns(self)

@@ -8,19 +8,20 @@ from typing import Protocol
 
 from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.callbacks import ClientCallbacks
-from jdbcstore.broker.delivery import Consumer
+from jdbcstore.broker.delivery import Answer, Consumer
 from jdbcstore.broker.durable import Durables
 from jdbcstore.broker.gate import Gate
 from jdbcstore.broker.in_doubt import InDoubt
 from jdbcstore.broker.latencies import Latencies
 from jdbcstore.broker.prepared import Prepared
-from jdbcstore.broker.producers import Producers
+from jdbcstore.broker.producers import Number, Producers
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import Authorization
 from jdbcstore.broker.statistics import Statistics
 from jdbcstore.broker.takeover import Contender
+from jdbcstore.broker.topic import Publisher
 from jdbcstore.broker.transaction import Branches
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
@@ -104,6 +105,11 @@ class ClientHost(RegionHost, Protocol):
 
     def has_to_open(self, destination: Destination) -> bool:
         """Whether a topic is not there yet, and to make it belongs into slices (`preparing`)."""
+
+    def complete(
+        self, number: Number, messages: Sequence[Message], publisher: Publisher | None, answer: Answer
+    ) -> None:
+        """Give a message that is stored already to those of its destinations that lack it."""
 
     def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
         """Do ahead what a `commit` of many messages costs, as far as it changes nothing; a job."""

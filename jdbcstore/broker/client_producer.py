@@ -370,12 +370,31 @@ class ClientProducer:
             return True
         self.settle()
         answer = self._answer(self._client, request, size, partial(self.numbering.refused, number))
+        if self._broker.producers.is_last(number):
+            self._complete(number, singles, answer)
+            return True
         commit = partial(self._store_numbered, producer_id, singles, answer)
         if self._division.needs_preparing(singles):
             self._prepare(singles, commit)
         else:
             commit()
         return True
+
+    def _complete(self, number: Number, singles: list[Message], answer: Answer) -> None:
+        """Answer a message that is there already when all of its destinations have it; nothing overtakes it."""
+
+        def completed(error: BaseException | None) -> None:
+            try:
+                answer(error)
+            finally:
+                self._client.let_go()
+
+        self._broker.producers.duplicates += 1
+        self._client.hold()
+        try:
+            self._broker.complete(number, singles, self._client, completed)
+        except JdbcStoreError as error:
+            completed(error)
 
     def _check_send(self, destination: Destination) -> None:
         if not self._broker.gate.is_open:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -17,7 +18,7 @@ from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
-from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, ProtocolError, TransactionRolledBack
+from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, ProtocolError, StoreClosed, TransactionRolledBack
 from jdbcstore.identifiers import TransactionId, XATransactionId
 
 __all__ = ["ClientTransactions"]
@@ -179,11 +180,36 @@ class ClientTransactions:
         Raises:
             StoreError: it could not be asked.
         """
+        transaction = self._open.get(transaction_id.name)
+        if transaction is not None:
+            if self._has_to_find(transaction):
+                return True
+            if transaction.found:
+                return False
         places = places_of(transaction_id)
         failure = self._producer.failure_of(places)
         if failure is not None:
             raise failure
         return self._producer.has_to_learn(places)
+
+    def _has_to_find(self, transaction: Transaction) -> bool:
+        """Whether it has to be found out first if what a transaction sends is in the store already. Arguments and
+        exceptions as `has_to_learn_outcome`."""
+        if isinstance(transaction.found, BaseException):
+            failure, transaction.found = transaction.found, None
+            raise failure
+        if transaction.found is not None or not transaction.sends:
+            return False
+
+        def found(finding: asyncio.Future[bool]) -> None:
+            failure = StoreClosed("the broker serves nobody now") if finding.cancelled() else finding.exception()
+            transaction.found = finding.result() if failure is None else failure
+            self._client.let_go()
+
+        finding = self._broker.in_doubt.find(transaction.sends)
+        self._client.hold()
+        finding.add_done_callback(found)
+        return True
 
     def outcome_of(self, transaction_id: XATransactionId) -> bool | None:
         """How a transaction was decided, for a client that comes back and repeats what it has heard no answer for.
@@ -191,6 +217,9 @@ class ClientTransactions:
         Returns:
             Whether it was committed; None if nothing is known of it.
         """
+        transaction = self._open.get(transaction_id.name)
+        if transaction is not None and transaction.found:
+            return True
         return outcome_in(transaction_id, [self._broker.producers.told(place) for place in places_of(transaction_id)])
 
     def require_prepared(self, transaction_id: XATransactionId) -> None:

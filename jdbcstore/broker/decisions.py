@@ -12,6 +12,10 @@ minute or more with hundreds of decisions a second.
 
 The numbers are written before the outcome. So of a transaction that has them and is in doubt the outcome is not stored,
 and it is decided again; one that is not in doubt had this outcome.
+
+A Java broker on the same store remembers no outcomes, and neither does a store without our tables. There the messages
+tell (`is_committed_by`): those of a branch appear together, so if one of them is there the branch was committed.
+Nothing is concluded from messages that are not there: they may have been consumed, or the branch was never prepared.
 """
 
 from __future__ import annotations
@@ -20,9 +24,10 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
-from jdbcstore.identifiers import ProducerId, XATransactionId
+from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
+from jdbcstore.store.contract import MessageStore, PersistenceAdapter
 
-__all__ = ["marks_of", "outcome_in", "places_of"]
+__all__ = ["is_committed_by", "marks_of", "outcome_in", "places_of"]
 
 _PLACES: Final = 1 << 14
 #: The first millisecond of 2020: from there on 41 bits last until 2089.
@@ -76,3 +81,26 @@ def outcome_in(transaction_id: XATransactionId, numbers: Sequence[int]) -> bool 
         if (first & _PART, second & _PART) == _parts(transaction_id, is_commit=is_commit):
             return is_commit
     return None
+
+
+def is_committed_by(adapter: PersistenceAdapter, sent: Sequence[tuple[MessageStore, MessageId]]) -> bool:
+    """Whether one of the messages of a transaction that its client repeats is stored: it was committed then. Blocks.
+
+    Args:
+        adapter: the broker's store.
+        sent: where each of them has its place, and its id.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    came: dict[ProducerId, int] = {}
+    for store, message_id in reversed(sent):  # the last ones are there longest
+        producer_id, number = message_id.producer_id, message_id.producer_sequence_id
+        if producer_id is None:
+            continue
+        if producer_id not in came:
+            came[producer_id] = adapter.last_producer_sequence_id(producer_id)
+        # How far the producer came proves nothing: it may have gone on in another branch, before this was prepared.
+        if number <= came[producer_id] and store.get_message(MessageId(producer_id, number)) is not None:
+            return True
+    return False

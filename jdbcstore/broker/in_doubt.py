@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from jdbcstore.broker.decisions import marks_of
+from jdbcstore.broker.decisions import is_committed_by, marks_of
 from jdbcstore.broker.delivery import Answer, Delivery, giving_back
 from jdbcstore.broker.durable import settlements
 from jdbcstore.broker.lane import Lane
@@ -207,6 +207,12 @@ class InDoubt:
                 doubt.rest()
 
         self._submit(transaction, len(stored), prepared)
+
+    def find(self, sends: Sequence[Message]) -> asyncio.Future[bool]:
+        """Find out whether a transaction that sends these is committed, as far as they tell."""
+        kept = self._router.kept(sends)
+        sent = [(store, message.message_id) for store, message in kept if message.message_id is not None]
+        return self._broker.read_patiently(is_committed_by, self._broker.adapter, sent)
 
     def _submit(
         self, transaction: Transaction, count: int, prepared: Callable[[None, BaseException | None], None]

@@ -122,6 +122,10 @@ class Producers:
         known = self._known.get(producer_id)
         return known is not None and not known.in_doubt
 
+    def is_last(self, number: Number) -> bool:
+        """Whether a number is the highest one that is stored of a producer that is known."""
+        return self._known[number[0]].stored == number[1]
+
     def told(self, producer_id: ProducerId) -> int:
         """What `learn` has found of what is no producer, -1 if nothing; it is asked for again the next time."""
         return self._known.pop(producer_id).stored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from jdbcstore.broker.durable import SubscriptionStore, settlements
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.prepared import PLACED_LEAST, Prepared
+from jdbcstore.broker.producers import Number
 from jdbcstore.broker.publications import FollowedAnswer, Publications
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.region_host import NOTHING
@@ -24,10 +26,11 @@ from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.topic import Publisher, Topic
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
-from jdbcstore.errors import JdbcStoreError, may_pass
+from jdbcstore.errors import JdbcStoreError, StoreClosed, may_pass
+from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import Commit, MessageStore, TopicMessageStore
+from jdbcstore.store.contract import Commit, MessageStore, PersistenceAdapter, TopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["Destinations", "Router"]
@@ -192,6 +195,30 @@ class Router:
             return self._bury_arrivals(late, others, acknowledged, publisher, answer, along, prepared)
         return self._commit(messages, acknowledged, publisher, answer, along, prepared)
 
+    def complete(
+        self, number: Number, messages: Sequence[Message], publisher: Publisher | None, answer: Answer
+    ) -> None:
+        """Give a message that is stored already to those of its destinations that lack it. A broker of another kind may
+        have stored it in one after the other, and have failed in between.
+
+        Args:
+            number: its producer's.
+            messages: what it is, one for each of its destinations.
+            publisher, answer: as for `commit`.
+        """
+        adapter, (producer_id, sequence) = self._host.adapter, number
+
+        def found(finding: asyncio.Future[list[Message]]) -> None:
+            error = StoreClosed("the broker serves nobody now") if finding.cancelled() else finding.exception()
+            if error is None and (lacking := finding.result()):
+                marks = {producer_id: sequence} if adapter.remembers_producers else {}
+                self._commit(lacking, [], publisher, answer, Commit(producers=marks))
+            else:
+                answer(error)
+
+        finding = self._host.read_patiently(_lacking, adapter, number, self.kept(messages))
+        finding.add_done_callback(found)
+
     def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
         """Do ahead what a `commit` of many messages costs, as far as nobody sees it; a job."""
         for message in sends:
@@ -321,6 +348,12 @@ class Router:
         if target is None:
             raise ValueError(f"nobody keeps {message.message_id}")
         return _store_of(_note_taker(target, message))
+
+    def kept(self, messages: Iterable[Message]) -> list[tuple[MessageStore, Message]]:
+        """What the broker's store has to keep of messages, with their copies, and where. What is to be sent later it
+        keeps as a job, which is not among this."""
+        stored = (one for message in messages for one in self.stored_for(message))
+        return [(self.store_for(one), one) for one in stored if self.keeps(one)]
 
     def note_unplaced(self, message: Message, publisher: Publisher | None) -> Answer:
         """Take note of a message that a commit makes visible which is submitted next, at a place that only the
@@ -560,6 +593,16 @@ def settle(deliveries: Iterable[Delivery]) -> None:
 def _note_taker(target: Queue | Topic, message: Message) -> Lane | Topic:
     """Who takes note of a message that is stored."""
     return target.contents.persistent_lane(message) if isinstance(target, Queue) else target
+
+
+def _lacking(
+    adapter: PersistenceAdapter, number: Number, kept: Sequence[tuple[MessageStore, Message]]
+) -> list[Message]:
+    """What is not stored of a message that is stored somewhere. Blocks."""
+    producer_id, sequence = number
+    if len(kept) < 2 or sequence <= adapter.last_whole_sequence_id(producer_id):
+        return []  # what is not there was consumed
+    return [message for store, message in kept if store.get_message(MessageId(producer_id, sequence)) is None]
 
 
 def _store_of(taker: Lane | Topic) -> MessageStore:

@@ -54,6 +54,7 @@ class Transaction:
         "_options",
         "_producers",
         "acknowledged",
+        "found",
         "is_incomplete",
         "lacks",
         "name",
@@ -84,6 +85,9 @@ class Transaction:
         self.is_incomplete = False
         #: What that is.
         self.lacks = ""
+        #: Whether what it sends is in the store already, because its client repeats what was committed; or why the
+        #: store could not be asked. None if nobody has asked.
+        self.found: bool | BaseException | None = None
         #: What was done ahead for its COMMIT.
         self.prepared: Prepared | None = None
         self._options = options

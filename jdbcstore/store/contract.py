@@ -389,6 +389,13 @@ class PersistenceAdapter(ABC):
         A producer that was not heard of for a time that the store's options say, a day or so, may be forgotten.
         """
 
+    def last_whole_sequence_id(self, producer_id: ProducerId) -> int:
+        """The highest producer sequence of this producer up to which each message was stored in all of its destinations
+        at once, -1 when none is known. `last_producer_sequence_id` may be higher by one message that another kind of
+        broker has stored, one destination after the other; only a store that can tell says so.
+        """
+        return self.last_producer_sequence_id(producer_id)
+
     @abstractmethod
     def delete_all_messages(self) -> None:
         """Empty the store, durable subscriptions and scheduled messages included. Waits until it is done."""

@@ -438,6 +438,13 @@ class PersistenceAdapterContract:
             added.result(_WAIT_S)
             assert adapter.last_producer_sequence_id(PRODUCER) == number
 
+    def test_what_is_remembered_of_a_producer_is_whole(self, adapter: PersistenceAdapter, store: MessageStore) -> None:
+        for number, (is_remembered, whole) in enumerate([(True, {1}), (False, {1, 2}), (True, {3})], 1):
+            marks = {PRODUCER: number} if is_remembered else {}
+            adapter.commit_together(Commit(adds=[(store, text_message(number))], producers=marks)).result(_WAIT_S)
+            assert adapter.last_whole_sequence_id(PRODUCER) in whole
+        assert adapter.last_whole_sequence_id(ProducerId("ID:nobody", 1, 1)) == -1
+
     def test_producers_are_remembered_without_messages_each_for_itself(self, adapter: PersistenceAdapter) -> None:
         names = ["a", "A", "a ", "ä", "it's \\ %s", "a"]
         for number, name in enumerate(names, 1):

@@ -36,6 +36,7 @@ ROLLED_BACK = "throws javax.jms.TransactionRolledBackException"
 OTHERWISE: dict[str, dict[str, object]] = {
     # One that was committed is not unknown when its client asks again.
     "XA commit, answer lost": {"5": "commit: done"},
+    "XA commit, answer lost, and its messages are consumed": {"5": "commit: done"},
     "XA commit, request lost": {"5": "commit: done"},
     # A scheduled message is one job, however often its client sends it, and one that is removed is not there.
     "a send for later and again, answer lost": {"1": ["1"] * 3},
@@ -77,11 +78,13 @@ def control(kill: Callable[[], object], start: Callable[[], object]) -> Iterator
             is_over.set()
 
 
-def judged(class_path: str, port: int, brokers: Sequence[str], names: Collection[str] = ()) -> dict[str, Any]:
+def judged(
+    class_path: str, port: int, brokers: Sequence[str], names: Collection[str] = (), faults: str = FAULTS
+) -> dict[str, Any]:
     """What FailoverJudge.java has heard, by the check: all of them, or those that have the titles of these."""
     command = ["java", *quick_start(class_path), QUIET, "-cp", class_path]
     pattern = "|".join(re.escape(_title(name)) for name in names) or ".*"
-    printed = run_program(command, "FailoverJudge", [str(port), ",".join(brokers), FAULTS, pattern], timeout_s=250)
+    printed = run_program(command, "FailoverJudge", [str(port), ",".join(brokers), faults, pattern], timeout_s=250)
     return {line["name"]: line["result"] for line in map(json.loads, printed.splitlines())}
 
 

@@ -515,6 +515,10 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._opened()
         return self._producers.last_sequence(str(producer_id))
 
+    def last_whole_sequence_id(self, producer_id: ProducerId) -> int:
+        self._opened()
+        return self._producers.remembered(str(producer_id))
+
     def checkpoint(self) -> None:
         with self.reading() as connection:
             connection.execute(text("SELECT 1"))

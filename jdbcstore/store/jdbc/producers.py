@@ -48,17 +48,34 @@ class Producers:
 
         What was submitted before counts: the answer comes after it.
         """
-        adapter, statements = self._adapter, self._adapter.statements
-        before: Completion[None] = Completion()
-        adapter.writer.submit(Write(before))
-        before.result()  # also after an outcome that nobody knew: the writer has a new connection then
-        with adapter.reading() as connection:
-            found = [connection.execute(text(statements.producer_sequence_stored), {"producer": producer}).scalar()]
+        self._wait()
+        with self._adapter.reading() as connection:
+            stored = text(self._adapter.statements.producer_sequence_stored)
+            found = [connection.execute(stored, {"producer": producer}).scalar()]
             if self.has_table:
-                remembered = text(statements.producer_sequence_remembered)
-                found.append(connection.execute(remembered, {"producer": producer}).scalar())
+                found.append(self._remembered(connection, producer))
                 self._sweep(connection)
         return max((int(sequence) for sequence in found if sequence is not None), default=-1)
+
+    def remembered(self, producer: str) -> int:
+        """The highest sequence that is remembered of a producer, -1 if none is. What was submitted before counts."""
+        if not self.has_table:
+            return -1
+        self._wait()
+        with self._adapter.reading() as connection:
+            found = self._remembered(connection, producer)
+        return -1 if found is None else found
+
+    def _wait(self) -> None:
+        """Return when everything is answered that was submitted before."""
+        before: Completion[None] = Completion()
+        self._adapter.writer.submit(Write(before))
+        before.result()  # also after an outcome that nobody knew: the writer has a new connection then
+
+    def _remembered(self, connection: Connection, producer: str) -> int | None:
+        remembered = text(self._adapter.statements.producer_sequence_remembered)
+        found: int | None = connection.execute(remembered, {"producer": producer}).scalar()
+        return found
 
     def _sweep(self, connection: Connection) -> None:
         adapter = self._adapter

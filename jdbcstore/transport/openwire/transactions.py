@@ -213,7 +213,7 @@ def _repeat(
     """A client that has lost its broker repeats a branch that has its outcome: it is not done again, and the client
     hears what it would have heard. Raises ProtocolError if it wants the other outcome."""
     name = transaction_id.name
-    if name in transactions:
+    if name in transactions and not (step is _Step.PREPARE and is_committed):  # the second phase asks it again
         transactions.abort(name)
     if step is _Step.ROLL_BACK and is_committed:
         raise UnknownTransaction(f"Transaction '{transaction_id}' is committed.")

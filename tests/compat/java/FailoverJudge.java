@@ -34,6 +34,7 @@ import javax.transaction.xa.XAException;
 import javax.transaction.xa.XAResource;
 import javax.transaction.xa.Xid;
 import org.apache.activemq.ActiveMQConnection;
+import org.apache.activemq.ActiveMQConnectionFactory;
 import org.apache.activemq.ActiveMQSession;
 import org.apache.activemq.ActiveMQXAConnection;
 import org.apache.activemq.ActiveMQXAConnectionFactory;
@@ -294,11 +295,12 @@ public final class FailoverJudge extends Judge {
         return outcome.get(60, TimeUnit.SECONDS);
     }
 
-    /** As `failing`, by the client's words: XA has codes. */
-    private Object failingXa(Loss loss, int type, Callable<?> action) throws Exception {
+    /** As `failing`, by the client's words: XA has codes. Something is done before the fault. */
+    private Object failingXa(Loss loss, int type, Callable<?> action, Action meanwhile) throws Exception {
         loss.ofNext(type, this);
         FutureTask<Object> outcome = later(() -> xa(action));
         awaitLost();
+        meanwhile.run();
         fail();
         return outcome.get(60, TimeUnit.SECONDS);
     }
@@ -1135,6 +1137,11 @@ public final class FailoverJudge extends Judge {
 
     /** A transaction with a send and a receipt, and what is done with it, step by step; the step with the fault is given. */
     private List<Object> distributed(String failingStep, Loss loss, String... steps) throws Exception {
+        return distributed(failingStep, loss, () -> { }, steps);
+    }
+
+    /** Likewise, and something is done after that step, before the fault. */
+    private List<Object> distributed(String failingStep, Loss loss, Action meanwhile, String... steps) throws Exception {
         send(session(), session().createQueue(own(".in")), "in");
         ActiveMQXAConnection connection = xaConnection();
         XASession session = connection.createXASession();
@@ -1178,7 +1185,7 @@ public final class FailoverJudge extends Judge {
                 default:
                     action = () -> isInDoubt(resource, branch);
             }
-            found.add(step + ": " + (step.equals(failingStep) ? failingXa(loss, TRANSACTION, action) : xa(action)));
+            found.add(step + ": " + (step.equals(failingStep) ? failingXa(loss, TRANSACTION, action, meanwhile) : xa(action)));
         }
         boolean isInDoubt = isInDoubt(resource, branch);
         found.add("in doubt: " + isInDoubt);
@@ -1189,6 +1196,17 @@ public final class FailoverJudge extends Judge {
         found.addAll(left());
         found.add(rest(session().createConsumer(session().createQueue(own(".in")))));
         return found;
+    }
+
+    /** Another client, whose way loses nothing, consumes what is in the check's queue. */
+    private void consumeElsewhere() throws Exception {
+        try (Way way = another()) {
+            ActiveMQConnection connection = (ActiveMQConnection) new ActiveMQConnectionFactory(way.url()).createConnection();
+            connection.start();
+            Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            texts(session.createConsumer(queue(session)), 2);
+            connection.close();
+        }
     }
 
     /**
@@ -1223,6 +1241,8 @@ public final class FailoverJudge extends Judge {
             bodies.put("XA prepare, " + loss + " lost, and rolled back",
                 judge -> isSound(judge.distributed("prepare", loss, "start", "work", "end", "prepare", "rollback")));
         }
+        bodies.put("XA commit, answer lost, and its messages are consumed",
+            judge -> judge.distributed("commit", Loss.ANSWER, judge::consumeElsewhere, twoPhases));
         String[] steps = {"start", "work", "end", "prepare", "commit"};
         for (int place = 1; place < steps.length; place++) {
             List<String> all = new ArrayList<>(Arrays.asList(steps));

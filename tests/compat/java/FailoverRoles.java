@@ -235,7 +235,10 @@ final class FailoverRoles {
 
     // -- messages that expire -------------------------------------------------------------------------------------------
 
-    /** Of messages that live briefly each is received in time, or a dead letter. */
+    /**
+     * Of messages that live briefly each is received in time, or a dead letter. A Java broker that fails has perhaps stored a dead letter
+     * and not yet removed its message, which the next broker makes a dead letter again (test_killed_in_between.py).
+     */
     void brief() throws Exception {
         boolean isTopic = !program.isMixed && program.maybe(0.4); // with a durable subscription
         ActiveMQConnection connection = program.connection(null);
@@ -249,13 +252,16 @@ final class FailoverRoles {
         int mode = chance.nextInt(3) == 0 ? Session.SESSION_TRANSACTED : chance.nextBoolean() ? Session.CLIENT_ACKNOWLEDGE : Session.AUTO_ACKNOWLEDGE;
         Random own = new Random(chance.nextLong());
         boolean[] isOver = {false};
+        Map<String, Long> expirations = new HashMap<>();
         Thread taking = program.thread("takes", () -> takeInTime(own, mode, isTopic, isOver));
         for (int number = 0; !program.isFinishing; number++) {
             program.doing = "sends " + number;
             String text = "e." + number;
             producer.setTimeToLive(chance.nextInt(4) == 0 ? 0 : 100 + chance.nextInt(2500));
             ledger.note(text, "is sent, for " + producer.getTimeToLive() + " ms");
-            producer.send(session.createTextMessage(text));
+            TextMessage message = session.createTextMessage(text);
+            producer.send(message);
+            expirations.put(text, producer.getTimeToLive() == 0 ? Long.MAX_VALUE : message.getJMSExpiration());
             ledger.stored(Arrays.asList(text));
             program.stepped();
             Thread.sleep(chance.nextInt(12));
@@ -278,7 +284,7 @@ final class FailoverRoles {
         Map<String, Integer> times = new HashMap<>();
         dead.forEach(text -> times.merge(text, 1, Integer::sum));
         times.forEach((text, count) -> {
-            if (count > 1) {
+            if (count > 1 + program.faults.endsOfJava(expirations.get(text))) {
                 ledger.wrong("it is a dead letter " + count + " times", text);
             }
         });

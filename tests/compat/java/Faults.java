@@ -52,6 +52,11 @@ final class Faults {
         return ofJava.stream().anyMatch(one -> one[0] <= when_ms && when_ms <= one[1]);
     }
 
+    /** How often a Java broker has failed since a time. */
+    synchronized long endsOfJava(long since_ms) {
+        return ofJava.stream().filter(one -> one[1] != Long.MAX_VALUE && one[1] >= since_ms).count();
+    }
+
     boolean since(long since_ms) {
         return between(since_ms, System.currentTimeMillis());
     }

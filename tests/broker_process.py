@@ -106,6 +106,8 @@ class BrokerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            print(self.end_of_log())
         if self._process is not None:
             self.proceed()
             self.stop()
@@ -212,6 +214,10 @@ class BrokerProcess:
         """Everything that it has printed."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
+    def end_of_log(self) -> str:
+        """The last that it has printed, for who reads why a test has failed."""
+        return self.log()[-4000:]
+
     def health(self, path: str = "/live", timeout_s: float = 5) -> tuple[int, dict[str, Any]]:
         """What its health endpoint says: the code of HTTP, and the state. Raises OSError when it does not answer."""
         try:
@@ -235,7 +241,7 @@ class BrokerProcess:
             if not self.is_running or time.monotonic() > deadline:
                 if self._process is not None:
                     self._process.kill()
-                raise ServerFailed(f"the broker is {state}, not {' or '.join(states)}\n{self.log()[-4000:]}")
+                raise ServerFailed(f"the broker is {state}, not {' or '.join(states)}\n{self.end_of_log()}")
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.3, 0.1)  # asking costs both of them processor time
         return state
@@ -249,4 +255,4 @@ class BrokerProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise ServerFailed(f"the broker did not end after {number.name}\n{self.log()[-4000:]}") from None
+            raise ServerFailed(f"the broker did not end after {number.name}\n{self.end_of_log()}") from None

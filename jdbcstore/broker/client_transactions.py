@@ -17,8 +17,9 @@ from jdbcstore.broker.memory import NUMBERED_BYTES
 from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number
+from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
-from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, ProtocolError, StoreClosed, TransactionRolledBack
+from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, ProtocolError, TransactionRolledBack
 from jdbcstore.identifiers import TransactionId, XATransactionId
 
 __all__ = ["ClientTransactions"]
@@ -202,7 +203,7 @@ class ClientTransactions:
             return False
 
         def found(finding: asyncio.Future[bool]) -> None:
-            failure = StoreClosed("the broker serves nobody now") if finding.cancelled() else finding.exception()
+            failure = failure_of(finding)
             transaction.found = finding.result() if failure is None else failure
             self._client.let_go()
 

@@ -29,6 +29,7 @@ from jdbcstore.broker.durable import settlements
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.prepared import PREPARED_LEAST
 from jdbcstore.broker.prepared_jobs import PREPARED_JOBS, PreparedJobs
+from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.router import Router, settle
 from jdbcstore.broker.spans import acknowledgements, ending
@@ -38,7 +39,6 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import (
     JdbcStoreError,
     OutcomeUnknown,
-    StoreClosed,
     StoreError,
     TransientStoreError,
     UnknownTransaction,
@@ -229,7 +229,7 @@ class InDoubt:
             return
 
         def submitted(future: asyncio.Future[Completion[None]]) -> None:
-            error = StoreClosed("the broker serves nobody now") if future.cancelled() else future.exception()
+            error = failure_of(future)
             if error is None:
                 self._broker.completions.expect(future.result(), prepared, None)
             else:
@@ -275,7 +275,7 @@ class InDoubt:
             return
 
         def found(future: asyncio.Future[list[Message]]) -> None:
-            error = StoreClosed("the broker serves nobody now") if future.cancelled() else future.exception()
+            error = failure_of(future)
             if error is not None:
                 doubt.rest()
                 answer(error)

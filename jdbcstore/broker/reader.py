@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from jdbcstore.broker.ready_threads import ReadyThreads
 from jdbcstore.errors import StoreClosed, StoreUnavailable, TransientStoreError
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "failure_of"]
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +79,11 @@ class Reader:
                 answer.set_exception(error)
 
         self.read(function, *args).add_done_callback(told)
+
+
+def failure_of(reading: asyncio.Future[Any]) -> BaseException | None:
+    """Why a reading that is over has no result; None if it has one."""
+    return StoreClosed("the broker serves nobody now") if reading.cancelled() else reading.exception()
 
 
 def _seen(reading: asyncio.Future[Any]) -> None:

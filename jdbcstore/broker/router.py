@@ -21,12 +21,13 @@ from jdbcstore.broker.prepared import PLACED_LEAST, Prepared
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.publications import FollowedAnswer, Publications
 from jdbcstore.broker.queue import Queue
+from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.region_host import NOTHING
 from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.topic import Publisher, Topic
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
-from jdbcstore.errors import JdbcStoreError, StoreClosed, may_pass
+from jdbcstore.errors import JdbcStoreError, may_pass
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -209,7 +210,7 @@ class Router:
         adapter, (producer_id, sequence) = self._host.adapter, number
 
         def found(finding: asyncio.Future[list[Message]]) -> None:
-            error = StoreClosed("the broker serves nobody now") if finding.cancelled() else finding.exception()
+            error = failure_of(finding)
             if error is None and (lacking := finding.result()):
                 marks = {producer_id: sequence} if adapter.remembers_producers else {}
                 self._commit(lacking, [], publisher, answer, Commit(producers=marks))

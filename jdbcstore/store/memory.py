@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Final
@@ -147,7 +147,7 @@ class MemoryMessageStore(MessageStore):
         self._clear()
 
     def _clear(self) -> None:
-        for sequence, message in self._messages.items():
+        for sequence, message in reversed(self._messages.items()):  # nothing is behind it in the list then
             self._adapter.forget_expiration(message.expiration, sequence)
         self._messages.clear()
         self._levels = self._no_levels()
@@ -184,14 +184,16 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
             if known is None or not known[0].goes_on_with(info):
                 outstanding = [list(level) for level in self._levels] if retroactive else self._no_levels()
                 self._subscriptions[info.key] = info, outstanding
-                self._drop_what_nobody_waits_for()
+                if known is not None:
+                    self._let_go_of(known[1])
             return Completion.resolved(None)
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion[None]:
         with self._adapter.lock:
             self._adapter.check_open()
-            self._subscriptions.pop(key, None)
-            self._drop_what_nobody_waits_for()
+            known = self._subscriptions.pop(key, None)
+            if known is not None:
+                self._let_go_of(known[1])
             return Completion.resolved(None)
 
     def lookup_subscription(self, key: SubscriptionKey) -> SubscriptionInfo | None:
@@ -232,14 +234,14 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
     def forget(self) -> None:
         """Drop messages and subscriptions. The caller holds the lock."""
         self._subscriptions.clear()
-        self._drop_what_nobody_waits_for()
+        self._clear()
 
     def _acknowledge(self, key: SubscriptionKey, message_ids: Sequence[MessageId]) -> None:
         for sequence in map(self._sequence_of, message_ids):
             message = self._messages.get(sequence)
             if message is not None and key in self._subscriptions:
                 _take(self._outstanding(key)[self._level(message)], sequence)
-                self._drop_what_nobody_waits_for([sequence])
+                self._drop_unless_waited_for(sequence)
 
     def hide_from(self, key: SubscriptionKey, message_id: MessageId) -> int:
         """Acknowledge in doubt; returns the sequence, 0 if there is nothing. The caller holds the lock."""
@@ -260,7 +262,7 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
         message = self._messages.get(sequence)
         if message is not None and not acknowledged and key in self._subscriptions:
             insort(self._outstanding(key)[self._level(message)], sequence)
-        self._drop_what_nobody_waits_for([sequence])
+        self._drop_unless_waited_for(sequence)
 
     def _outstanding(self, key: SubscriptionKey) -> list[list[int]]:
         if key not in self._subscriptions:
@@ -287,11 +289,21 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
         for _, levels in self._subscriptions.values():
             levels[:] = self._no_levels()
 
-    def _drop_what_nobody_waits_for(self, sequences: Iterable[int] | None = None) -> None:
-        for sequence in list(self._messages if sequences is None else sequences):
-            message = self._messages.get(sequence)
-            if message is not None and not self._is_waited_for(sequence, self._level(message)):
+    def _let_go_of(self, outstanding: Sequence[Sequence[int]]) -> None:
+        """A subscription waits for these no more, which may be all there are."""
+        if not self._subscriptions:
+            self._clear()
+            return
+        in_doubt = {sequence for key, sequence in self._in_doubt if key in self._subscriptions}
+        for priority, level in enumerate(outstanding):
+            waited_for = (levels[priority] for _, levels in self._subscriptions.values())
+            for sequence in sorted(set(level).difference(in_doubt, *waited_for), reverse=True):
                 super()._drop(MessageId(None, 0, sequence))
+
+    def _drop_unless_waited_for(self, sequence: int) -> None:
+        message = self._messages.get(sequence)
+        if message is not None and not self._is_waited_for(sequence, self._level(message)):
+            super()._drop(MessageId(None, 0, sequence))
 
     def _is_waited_for(self, sequence: int, level: int) -> bool:
         in_doubt = any(other == sequence and key in self._subscriptions for key, other in self._in_doubt)

@@ -41,3 +41,10 @@ def test_a_program_that_takes_too_long_goes_with_its_machine(class_path: str) ->
     with pytest.raises(ServerFailed, match="took more than 2 s"):
         virtual_machine.run_program(command, "Programs", [], timeout_s=2)  # waits for requests
     assert not virtual_machine._idle[command]
+
+
+def test_the_threads_that_a_program_leaves_behind_go_with_its_machine(class_path: str) -> None:
+    command = ("java", "-Xmx64m", "-cp", class_path)
+    for _ in range(2):
+        assert virtual_machine.run_program(command, "Lingering", [], timeout_s=20) == "said\n"
+    assert not virtual_machine._idle[command]

@@ -1,5 +1,13 @@
-"""A broker commits a prepared branch and is killed before its client hears so. The client says all of the branch again
-to the next one, of the same kind or of the other: what it sent is there once."""
+"""Prepared branches that the next broker finds, of the same kind or of the other.
+
+A broker commits one and is killed before its client hears so. The client says all of the branch again to the next one:
+what it sent is there once.
+
+What a Java broker commits of a branch that it has found prepared it counts twice for the queue. From then on it takes
+what it reads there for duplicates, of the branch and of others, and removes it from the store before anybody has it:
+what its consumers have not got from its memory is lost when it is killed. So do two Java brokers; nothing in the
+database is to blame.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +18,7 @@ from typing import TypeAlias
 import pytest
 
 from jdbcstore.config.urls import is_journal_url
-from tests.compat.activemq import JdbcStore
+from tests.compat.activemq import JdbcStore, JmsClients
 from tests.compat.failover_programs import JavaMember, Kind, Member, OurMember
 from tests.compat.jms_failover import control, judged
 from tests.compat.test_durable import kahadb_url
@@ -19,6 +27,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.timeout(200)
 
 LEASE_MS = 3000
+BRANCH = "55:0a01ff:62"
 #: Its messages are still there, or another client has consumed them meanwhile.
 LEFT, CONSUMED = "killed: XA commit, answer lost", "killed: XA commit, answer lost, and its messages are consumed"
 #: What is in the queue in the end, and what are dead letters.
@@ -85,3 +94,34 @@ def test_a_branch_that_is_committed_and_said_again(
     found = {name: (one[one.index("left") + 1], one[one.index("dead") + 1]) for name, one in said.items()}
     assert found == {LEFT: ONCE, CONSUMED: consumed}
     assert heard[LEFT] == f"commit: {commit}"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        ("ours", "java", [9]),
+        pytest.param("java", "java", [9], marks=pytest.mark.exhaustive),
+        pytest.param("java", "ours", [1, 2, 3, 9], marks=pytest.mark.exhaustive),
+    ],
+)
+def test_what_is_left_of_a_branch_that_is_committed_by_who_found_it_prepared(
+    class_path: str, tmp_path: Path, postgresql_url: str, first: Kind, second: Kind, kept: list[int]
+) -> None:
+    master = member(first, class_path, postgresql_url, tmp_path, "first")
+    successor = member(second, class_path, postgresql_url, tmp_path, "second")
+    early, late = (JmsClients(class_path, f"tcp://{one.place}") for one in (master, successor))
+    with ExitStack() as stack:
+        for one in (master, successor):
+            stack.callback(one.end)
+        master.launch()
+        wait_until(master.is_serving, "the first broker serves", timeout_s=60)
+        early.prepare(BRANCH, "send", "queue://Q", "1", "3")
+        master.fail("kill")
+        successor.launch()
+        wait_until(successor.is_serving, "the second broker serves", timeout_s=60)
+        late.decide(BRANCH, commits=True)
+        late.send_numbers("queue://Q", 9, 1)
+        successor.fail("kill")
+        master.launch()
+        wait_until(master.is_serving, "the first broker serves again", timeout_s=60)
+        assert [message["properties"]["number"][1] for message in early.consume("Q")] == kept

@@ -29,16 +29,20 @@ def run_program(command: Sequence[str], program: str, arguments: Sequence[str], 
         What it has printed.
 
     Raises:
-        ServerFailed: it has thrown something, ended the machine, or took too long. The machine is used no more.
+        ServerFailed: it has thrown something, ended the machine, or took too long. The machine is used no more, and
+            neither is one where threads of the program go on.
     """
     idle = _idle.setdefault(tuple(command), [])
     machine = idle.pop() if idle else _VirtualMachine(command)
     try:
-        printed = machine.run(program, arguments, timeout_s)
+        printed, is_over = machine.run(program, arguments, timeout_s)
     except BaseException:
         machine.end()
         raise
-    idle.append(machine)
+    if is_over:
+        idle.append(machine)
+    else:
+        machine.end()
     return printed
 
 
@@ -51,8 +55,8 @@ class _VirtualMachine:
             [*command, "Programs"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
         )
 
-    def run(self, program: str, arguments: Sequence[str], timeout_s: float) -> str:
-        """As `run_program`; whoever hears of a failure ends it."""
+    def run(self, program: str, arguments: Sequence[str], timeout_s: float) -> tuple[str, bool]:
+        """As `run_program`, and whether the program has left nothing behind; whoever hears of a failure ends it."""
         words = [program, *arguments]
         assert not any("\n" in word or "\r" in word for word in words), words
         assert self._process.stdin is not None
@@ -66,10 +70,10 @@ class _VirtualMachine:
             told = self._process.stdout.read(int(size or 0)).decode()
         finally:
             timer.cancel()
-        if code != "0":
+        if code not in {"0", "2"}:
             why = told if code else f"it ended the virtual machine, or took more than {timeout_s:g} s"
             raise ServerFailed(f"{' '.join(words)} failed\n{why[-4000:]}\n{self._log_tail()}")
-        return told
+        return told, code == "0"
 
     def end(self) -> None:
         """Kill it."""

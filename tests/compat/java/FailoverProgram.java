@@ -567,6 +567,7 @@ public final class FailoverProgram {
             XaBranch xid = new XaBranch(name + "/" + part + "/" + number);
             boolean isOnePhase = own.nextInt(3) == 0;
             boolean commits = own.nextInt(5) > 0;
+            long since = System.currentTimeMillis();
             try {
                 resource.start(xid, XAResource.TMNOFLAGS);
                 MessageProducer producer = session.createProducer(destination);
@@ -624,6 +625,7 @@ public final class FailoverProgram {
                 }
             }
             if (commits) {
+                ledger.committed(since);
                 ledger.stored(batch);
             } else {
                 ledger.never(batch);

@@ -145,7 +145,7 @@ final class FailoverUsage {
             Session session = judge.session(Session.AUTO_ACKNOWLEDGE, "timeout=1000");
             MessageProducer producer = session.createProducer(judge.queue(session));
             producer.send(session.createTextMessage("1"));
-            judge.refuse();
+            judge.refuseAll();
             List<Object> found = FailoverJudge.list(FailoverJudge.outcome(() -> producer.send(session.createTextMessage("2"))));
             judge.opens();
             found.add(FailoverJudge.outcome(() -> producer.send(session.createTextMessage("3"))));

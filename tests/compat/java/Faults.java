@@ -8,12 +8,13 @@ final class Faults {
     private static final long MARGIN_MS = 3000;
 
     private final List<long[]> periods = new ArrayList<>();
+    /** From when on and until when a Java broker may have answered, and when it has taken over. */
     private final List<long[]> ofJava = new ArrayList<>();
     private final long start_ms = System.currentTimeMillis();
 
     Faults(boolean isJavaFirst) {
         if (isJavaFirst) {
-            ofJava.add(new long[] {start_ms, Long.MAX_VALUE});
+            ofJava.add(new long[] {start_ms, Long.MAX_VALUE, start_ms});
         }
     }
 
@@ -35,10 +36,11 @@ final class Faults {
     /** Another broker serves. */
     synchronized void end(boolean isJava) {
         long[] period = periods.get(periods.size() - 1);
-        period[1] = System.currentTimeMillis() + MARGIN_MS;
+        long now_ms = System.currentTimeMillis();
+        period[1] = now_ms + MARGIN_MS;
         ofJava.stream().filter(one -> one[1] == Long.MAX_VALUE).forEach(one -> one[1] = period[1]);
         if (isJava) {
-            ofJava.add(new long[] {period[0], Long.MAX_VALUE});
+            ofJava.add(new long[] {period[0], Long.MAX_VALUE, now_ms});
         }
     }
 
@@ -50,6 +52,12 @@ final class Faults {
     /** Whether a Java broker may have answered what was heard then. */
     synchronized boolean isOfJava(long when_ms) {
         return ofJava.stream().anyMatch(one -> one[0] <= when_ms && when_ms <= one[1]);
+    }
+
+    /** Until when a Java broker may have answered that took over between two times, and has failed since; 0 if none did. */
+    synchronized long untilJavaThatTookOver(long since_ms, long until_ms) {
+        return ofJava.stream().filter(one -> one[0] <= until_ms && one[2] >= since_ms && one[1] != Long.MAX_VALUE)
+            .mapToLong(one -> one[1]).max().orElse(0);
     }
 
     /** How often a Java broker has failed since a time. */

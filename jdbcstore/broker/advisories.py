@@ -55,6 +55,7 @@ from jdbcstore.advisory import (
 from jdbcstore.broker.delivery import Answer, Consumer
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.host import Host
+from jdbcstore.broker.interceptors import Interceptors
 from jdbcstore.broker.topic import Publisher, TopicConsumer
 from jdbcstore.destination import ADVISORY_PREFIX, Destination, Topic
 from jdbcstore.identifiers import ConnectionId, ConsumerId, MessageId, ProducerId
@@ -101,6 +102,10 @@ class AdvisoryHost(Host, Protocol):
 
     def has_to_open(self, destination: Destination) -> bool:
         """Whether a topic is not there yet, and many wait for it."""
+
+    @property
+    def interceptors(self) -> Interceptors:
+        """Know what goes elsewhere, too."""
 
     def subscribers_of_wildcards(self, destination: Destination) -> list[TopicConsumer]:
         """Who would take part in a topic of this name, if there were one."""
@@ -317,7 +322,7 @@ class Advisories:
         host = self._host
         if not host.is_running:
             return
-        if topic in host.topics or host.has_to_open(topic):
+        if topic in host.topics or host.has_to_open(topic) or host.interceptors.takes(topic):
             host.publish(make(), None, _told)
             return
         subscribers = host.subscribers_of_wildcards(topic)

@@ -28,6 +28,8 @@ from jdbcstore.broker.gate import Gate
 from jdbcstore.broker.health import Health
 from jdbcstore.broker.in_doubt import InDoubt
 from jdbcstore.broker.intake import Intake
+from jdbcstore.broker.interceptors import Interceptors
+from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.latencies import Latencies
 from jdbcstore.broker.lifecycle import UNTRUSTED, Lifecycle, State
 from jdbcstore.broker.master_service import MasterService
@@ -53,6 +55,7 @@ from jdbcstore.broker.takeover import Contender
 from jdbcstore.broker.tracing import Tracing
 from jdbcstore.broker.transaction import Branches
 from jdbcstore.broker.turns import Turns
+from jdbcstore.broker.virtual_destinations import VirtualDestinations
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.broker.watchdog import Watchdog
 from jdbcstore.destination import Destination
@@ -113,6 +116,8 @@ class Broker:
         redelivery_policies: how often messages of a destination are delivered again, for ever without one.
         authentication: who may log in; None if the options say that.
         authorization: who may do what; None lets everybody who has logged in do everything.
+        virtual_destinations: what goes to other destinations, too, or instead, besides ActiveMQ's default virtual
+            topics. A store has to remember the queues of other virtual topics (`JdbcOptions.virtual_topic_consumers`).
 
     Raises:
         ConfigurationError: there is authorisation without users.
@@ -127,6 +132,7 @@ class Broker:
         redelivery_policies: Iterable[RedeliveryPolicy] = (),
         authentication: Authentication | None = None,
         authorization: AuthorizationMap | None = None,
+        virtual_destinations: VirtualDestinations | None = None,
     ) -> None:
         self.adapter = adapter
         self.options = options or BrokerOptions()
@@ -152,7 +158,9 @@ class Broker:
         self.advisories = LoggedAdvisories(self, events) if events else Advisories(self)
         self.statistics = Statistics(self)
         self.count_producers = self.advisories.count_producers
-        self.virtual_topics = VirtualTopics(is_on=self.options.use_virtual_topics)
+        declared = virtual_destinations or VirtualDestinations()
+        self.virtual_topics = VirtualTopics(declared.all_virtual_topics(has_default=self.options.use_virtual_topics))
+        self.interceptors = Interceptors(declared, self.virtual_topics, self._interests)
         self.clients: set[Client] = set()
         #: Clients by the client id that they asked for; no two may have the same.
         self.client_ids: dict[str, Contender] = {}
@@ -191,7 +199,7 @@ class Broker:
         self.reconsider, self.covered = self._memberships.reconsider, self._memberships.covered
         self.subscribers_of_wildcards = self._memberships.subscribers_of_wildcards
         self._destinations = there = DestinationMap(self, self._memberships)
-        self.authorization = None if authorization is None else Authorization(authorization, there.is_there)
+        self.authorization = None if authorization is None else Authorization(authorization, self._exists)
         self.queues, self.topics, self.pinned = there.queues, there.topics, there.pinned
         self.queue, self.add_queue, self.remove_queue = there.queue, there.add_queue, there.remove_queue
         self.topic, self.opening, self.has_to_open = there.topic, there.opening, there.has_to_open
@@ -202,7 +210,7 @@ class Broker:
         self.check_parts = there.check_parts
         self.has_consumers, self.count_consumers = there.has_consumers, there.count_consumers
         self._is_sweeping = False
-        self._router = router = Router(self, self.scheduler, self.virtual_topics, dead_letters)
+        self._router = router = Router(self, self.scheduler, self.interceptors, dead_letters)
         self.prepared_jobs = PreparedJobs(self, self.scheduler)
         self.in_doubt = InDoubt(self, router, self.prepared_jobs)
         self.publish, self.publish_together = router.publish, router.publish_together
@@ -436,6 +444,15 @@ class Broker:
     def redelivery_policy_for(self, destination: Destination) -> RedeliveryPolicy:
         """How often messages of this destination are delivered again, and when."""
         return self._redelivery_policies.find(destination)
+
+    def _exists(self, destination: Destination) -> bool:
+        """Whether there is a destination, so that nobody creates it who uses it."""
+        return self._destinations.is_there(destination) or self.interceptors.is_declared(destination)
+
+    def _interests(self, destination: Destination) -> Iterable[Interest]:
+        """What the consumers want that a queue has."""
+        queue = self.queues.get(destination)
+        return () if queue is None else [consumer.interest for consumer in queue.consumers]
 
     @property
     def is_crowded(self) -> bool:

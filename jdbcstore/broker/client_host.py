@@ -12,6 +12,7 @@ from jdbcstore.broker.delivery import Answer, Consumer
 from jdbcstore.broker.durable import Durables
 from jdbcstore.broker.gate import Gate
 from jdbcstore.broker.in_doubt import InDoubt
+from jdbcstore.broker.interceptors import Interceptors
 from jdbcstore.broker.latencies import Latencies
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number, Producers
@@ -23,7 +24,6 @@ from jdbcstore.broker.statistics import Statistics
 from jdbcstore.broker.takeover import Contender
 from jdbcstore.broker.topic import Publisher
 from jdbcstore.broker.transaction import Branches
-from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.message import Message
 from jdbcstore.store.contract import PersistenceAdapter
@@ -73,8 +73,8 @@ class ClientHost(RegionHost, Protocol):
         """All durable subscriptions."""
 
     @property
-    def virtual_topics(self) -> VirtualTopics:
-        """Knows who gets copies."""
+    def interceptors(self) -> Interceptors:
+        """Know who gets copies."""
 
     @property
     def advisories(self) -> Advisories:

@@ -184,7 +184,8 @@ class ClientProducer:
             return
         singles = self._division.singles(message, destination)
         single = singles[0] if len(singles) == 1 else None
-        if single is not None and single.destination is not None and single.destination.is_queue:
+        to = None if single is None else single.destination
+        if single is not None and to is not None and to.is_queue and not self._broker.interceptors.takes(to):
             answer = self._answer(self._client, request, single.size + WRITE_BYTES)
             self._broker.publish(single, self._client, answer)
             return
@@ -235,6 +236,7 @@ class ClientProducer:
             and destination.is_queue
             and not (destination.is_composite or destination.is_temporary)
             and not self._broker.scheduler.is_management(destination)
+            and not self._broker.interceptors.takes(destination)
         )
 
     def settle(self) -> None:

@@ -242,7 +242,7 @@ class ClientTransactions:
         """Why a transaction cannot be committed."""
         if transaction.is_incomplete:
             return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {transaction.lacks}")
-        if self._broker.virtual_topics.has_queues:  # some may have come since the messages
+        if not self._broker.interceptors.is_idle:  # queues may have come since the messages
             takes = self._broker.scheduler.takes
             try:
                 self._division.check_copies([message for message in transaction.sends if not takes(message)])

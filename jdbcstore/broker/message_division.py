@@ -44,7 +44,7 @@ class MessageDivision:
         if len(elements) > 1:
             self._check_size(message, len(elements))
         singles = message.divided() if is_composite else [message]
-        if len(elements) > 1 or not elements[0].is_queue:
+        if len(elements) > 1 or self._broker.interceptors.takes(elements[0]):
             self.check_copies(singles)
         return singles
 
@@ -75,30 +75,32 @@ class MessageDivision:
             )
 
     def check_copies(self, messages: Sequence[Message]) -> None:
-        """Raise ProtocolError if what goes to the queues of virtual topics is more than may be stored at once."""
-        options, virtual_topics = self._broker.options, self._broker.virtual_topics
-        copied = virtual_topics.copied_bytes(messages)
+        """Raise ProtocolError if what virtual and composite destinations copy is more than may be stored at once."""
+        options, interceptors = self._broker.options, self._broker.interceptors
+        copied = interceptors.copied_bytes(messages)
         if copied > options.transaction_bytes_max:
             raise ProtocolError(
-                f"The copies for the queues of virtual topics take {copied} bytes: they are stored together, and"
+                f"The copies for virtual and composite destinations take {copied} bytes: they are stored together, and"
                 f" transaction_bytes_max is {options.transaction_bytes_max}. Send less at once, or remove queues that"
                 " nobody reads"
             )
-        if copied and (count := virtual_topics.count(messages, is_persistent=True)) > options.transaction_messages_max:
+        if copied and (count := interceptors.count(messages, is_persistent=True)) > options.transaction_messages_max:
             raise ProtocolError(
-                f"There are {count} copies for the queues of virtual topics: they are stored together, and"
+                f"There are {count} copies for virtual and composite destinations: they are stored together, and"
                 f" transaction_messages_max is {options.transaction_messages_max}. Send less at once, or remove queues"
                 " that nobody reads"
             )
 
     def needs_preparing(self, messages: Sequence[Message]) -> bool:
         """Whether so much is stored for these messages that it has to be made ready in slices."""
-        copies = self._broker.virtual_topics.count(messages, is_persistent=True)
+        copies = self._broker.interceptors.count(messages, is_persistent=True)
         return len(messages) + copies >= PREPARED_LEAST or any(map(self._has_to_open, messages))
 
     def _has_to_open(self, message: Message) -> bool:
-        destination = message.destination
-        return destination is not None and not destination.is_queue and self._broker.has_to_open(destination)
+        return any(
+            not destination.is_queue and self._broker.has_to_open(destination)
+            for destination in self._broker.interceptors.destinations(message)
+        )
 
     def preparing(self, messages: Sequence[Message], prepared: Prepared) -> Iterator[None]:
         """Do ahead what a commit of many messages costs; a job."""
@@ -124,5 +126,5 @@ class MessageDivision:
 
     def size_of(self, messages: Sequence[Message]) -> int:
         """Bytes that they take on their way to the store, with their copies."""
-        copied = self._broker.virtual_topics.copied_bytes(messages)
+        copied = self._broker.interceptors.copied_bytes(messages)
         return sum([message.size + WRITE_BYTES for message in messages]) + copied

@@ -1,8 +1,8 @@
 """What was done ahead for a commit of many messages, so that the commit itself is short.
 
 Messages of one commit get their numbers and are submitted in one go: nothing may come in between. What takes longest
-does not have to be part of that: to copy them for the queues of virtual topics, to turn them into bytes, and to tell
-their queues, where each takes its place in the tail before it is submitted (`jdbcstore.broker.lane`, rule 6).
+does not have to be part of that: to copy them for other destinations, to turn them into bytes, and to tell their
+queues, where each takes its place in the tail before it is submitted (`jdbcstore.broker.lane`, rule 6).
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class Prepared:
         is_closed: whether nothing is prepared any more.
     """
 
-    __slots__ = ("_copies", "_made", "is_closed", "places")
+    __slots__ = ("_made", "_sent", "is_closed", "places")
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Message, MessageStore, object]] = {}
-        self._copies: dict[int, tuple[Message, list[Message]]] = {}
+        self._sent: dict[int, tuple[Message, list[Message]]] = {}
         self.places: dict[int, Lane] = {}
         self.is_closed = False
 
-    def copying(self, message: Message, copies: Iterable[Message]) -> Iterator[Message]:
-        """Keep the copies of a message for the queues of its virtual topic, one at a time."""
+    def sending(self, message: Message, becomes: Iterable[Message]) -> Iterator[Message]:
+        """Keep what a message becomes, itself and copies for other destinations, one at a time."""
         kept: list[Message] = []
-        for copy in copies:
-            kept.append(copy)
-            yield copy
-        self._copies[id(message)] = message, kept
+        for one in becomes:
+            kept.append(one)
+            yield one
+        self._sent[id(message)] = message, kept
 
-    def copies(self, message: Message) -> list[Message] | None:
-        """The copies of a message; None if there are none yet. A queue that has come since is none of theirs."""
-        of, kept = self._copies.get(id(message), (None, None))
+    def sent(self, message: Message) -> list[Message] | None:
+        """What a message becomes; None if that is not known yet. A queue that has come since gets no copy."""
+        of, kept = self._sent.get(id(message), (None, None))
         return kept if of is message else None
 
     def prepare(self, store: MessageStore, message: Message) -> None:

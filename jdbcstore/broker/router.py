@@ -7,7 +7,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any, Final, Protocol, TypeAlias
 
 from jdbcstore.broker.advisories import Advisories
@@ -16,6 +15,7 @@ from jdbcstore.broker.delivery import Answer, Answers, Delivery, DeliveryAnswer,
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.durable import SubscriptionStore, settlements
 from jdbcstore.broker.host import Host
+from jdbcstore.broker.interceptors import Interceptors
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.prepared import PLACED_LEAST, Prepared
 from jdbcstore.broker.producers import Number
@@ -25,7 +25,6 @@ from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.region_host import NOTHING
 from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.topic import Publisher, Topic
-from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, may_pass
 from jdbcstore.identifiers import MessageId
@@ -70,16 +69,16 @@ class Router:
     Args:
         host: gives destinations, the store and its completions.
         scheduler: keeps what is to be sent later.
-        virtual_topics: know who gets copies.
+        interceptors: know who gets copies.
         dead_letters: knows where dead letters go.
     """
 
     def __init__(
-        self, host: Destinations, scheduler: Scheduler, virtual_topics: VirtualTopics, dead_letters: DeadLetters
+        self, host: Destinations, scheduler: Scheduler, interceptors: Interceptors, dead_letters: DeadLetters
     ) -> None:
         self._host = host
         self._scheduler = scheduler
-        self._virtual_topics = virtual_topics
+        self._interceptors = interceptors
         self._dead_letters = dead_letters
         #: What is published after its commit.
         self._publications: Publications
@@ -93,21 +92,21 @@ class Router:
     def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
         """Give a message to its queue or topic, or keep it for later, and answer when it is safe there.
 
-        Its copies go to the queues of a virtual topic.
+        Copies go where interceptors say, and it may be that nothing but these is left of it.
         """
         if self._scheduler.takes(message):
             self.commit([message], [], publisher, answer)
             return
-        count = self._virtual_topics.count((message,), is_persistent=message.persistent)
-        if not count:
+        route = self._interceptors.route(message)
+        if route is None:
             self._publish(message, publisher, answer)
         elif message.persistent:
             self.commit([message], [], publisher, answer)
         else:
             whole = FollowedAnswer(answer)
-            copies = whole.following(self._virtual_topics.copies(message))
-            published = partial(self._publish, message, publisher, whole)
-            self._publications.publish(copies, count, publisher, published, whole.followed)
+            copies = whole.following(route.copies())
+            published = partial(self._publish, message, publisher, whole) if route.stays else partial(whole, None)
+            self._publications.publish(copies, len(route.places), publisher, published, whole.followed)
 
     def publish_together(self, messages: Sequence[Message], publisher: Publisher | None, answers: Answers) -> None:
         """The same for persistent messages that are all for one queue, and that the scheduler does not take."""
@@ -181,13 +180,8 @@ class Router:
             sends = [message for message in sends if not takes(message)]
         messages: list[Message] = []
         for single in sends:
-            copies = None if prepared is None else prepared.copies(single)
-            if copies is not None:
-                messages += [single, *copies]
-            elif single.persistent:
-                messages += self._virtual_topics.with_copies(single)
-            else:
-                messages.append(single)
+            sent = None if prepared is None else prepared.sent(single)
+            messages += self._stored_with(single) if sent is None else sent
         now_ms = self._host.now_ms()
         if any(0 < message.expiration < now_ms for message in messages):
             # What is not persistent is published behind the commit, and its copies are made then.
@@ -225,10 +219,10 @@ class Router:
         for message in sends:
             if self._scheduler.takes(message):
                 continue
-            if message.destination is not None and not message.destination.is_queue:
-                yield from self._host.opening(message.destination)
-            copies = self._virtual_topics.copies(message) if message.persistent else ()
-            for one in chain([message], prepared.copying(message, copies)):
+            for destination in self._interceptors.destinations(message):
+                if not destination.is_queue:
+                    yield from self._host.opening(destination)
+            for one in prepared.sending(message, self._stored_with(message)):
                 if prepared.is_closed:
                     return
                 try:
@@ -326,18 +320,19 @@ class Router:
             answer(None)
             return
         whole = FollowedAnswer(answer)
-        following = whole.following(self._with_copies(others))
-        count = len(others) + self._virtual_topics.count(others, is_persistent=False)
+        following = whole.following(self._following(others))
+        count = len(others) + self._interceptors.count(others, is_persistent=False)
         self._publications.publish(following, count, publisher, partial(whole, None), whole.followed)
 
     # -- prepared transactions ---------------------------------------------------------------------------------------
 
     def stored_for(self, message: Message) -> Iterator[Message]:
-        """A message with its copies, as far as those have to be stored with it."""
-        if message.persistent and not self._scheduler.takes(message):
-            yield from self._virtual_topics.with_copies(message)
-        else:
-            yield message
+        """What a message becomes, as far as that has to be stored together."""
+        return iter((message,)) if self._scheduler.takes(message) else self._stored_with(message)
+
+    def _stored_with(self, message: Message) -> Iterator[Message]:
+        """The same of a message that is not for later. What is not persistent becomes more behind the commit."""
+        return self._interceptors.sent(message) if message.persistent else iter((message,))
 
     def keeps(self, message: Message) -> bool:
         """Whether the broker's store has to keep a message; what is to be sent later it keeps as a job."""
@@ -386,13 +381,13 @@ class Router:
 
         self.commit(later, [], publisher, kept)
 
-    def _with_copies(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """Messages that the store does not keep. Those that are not persistent come behind their copies; the copies of
-        others are in the commit."""
+    def _following(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """What becomes of messages that the store does not keep. What others became is in the commit."""
         for message in messages:
-            if not message.persistent:
-                yield from self._virtual_topics.copies(message)
-            yield message
+            if message.persistent:
+                yield message
+            else:
+                yield from self._interceptors.sent(message)
 
     def _keeper(self, message: Message) -> Queue | Topic | None:
         """Who has the broker's store keep a message; None if it does not have to be kept."""
@@ -495,7 +490,7 @@ class Router:
             _log_dropped(message, source, error)
             lane.queue.removal.acknowledge([delivery], answer)
 
-        self._commit([moved], [delivery], None, moved_or_not)
+        self._commit([*self._stored_with(moved)], [delivery], None, moved_or_not)
 
     def _count_dead(self, source: Destination) -> None:
         if len(self.dead_lettered) >= _COUNTED_MAX:
@@ -515,7 +510,7 @@ class Router:
         """
         sends: list[Message] = []
         for message in messages:
-            sends += self._virtual_topics.with_copies(message) if message.persistent else [message]
+            sends += self._stored_with(message)
         self._commit(sends, taken, None, answer, along)
 
     def _advise(self, message: Message, source: Destination, *, is_dead_letter: bool) -> None:
@@ -540,7 +535,7 @@ class Router:
             raise ValueError("a stored message has an id")
         prepared = Prepared()
         moved = self._storable(message, store.destination, prepared, subscription) if is_buried else None
-        dead = [] if moved is None else [moved]
+        dead = [] if moved is None else [*self._stored_with(moved)]
         acknowledged = Commit(acknowledged=[(store, subscription, message.message_id)])
         self._commit(dead, [], None, _log_kept, acknowledged, prepared)
 
@@ -561,7 +556,9 @@ class Router:
             for message in late
             if (source := message.destination) is not None
         ]
-        sends = [*others, *(moved for *_, moved in buried if moved is not None)]
+        sends = [*others]
+        for *_, moved in buried:
+            sends += [] if moved is None else self._stored_with(moved)
 
         def done(error: BaseException | None) -> None:
             try:

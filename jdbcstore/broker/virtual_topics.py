@@ -3,7 +3,8 @@
 So the subscribers of a topic can be groups of consumers that share the work, and nothing is lost while they are away. A
 queue is known from the moment somebody subscribes or sends to it, until its destination is removed; the store remembers
 it while it is empty (`PersistenceAdapter.destinations`). The copies and, if it is durable, the topic's own message are
-stored in one commit. Names are those of ActiveMQ's default.
+stored in one commit. Names are those of ActiveMQ's default, unless others are declared
+(`jdbcstore.broker.virtual_destinations`).
 
 Who subscribes to ``Consumer.NAME.VirtualTopic.>``, or to any wildcard that begins with ``Consumer.NAME.``, makes the
 queue of each topic known that it covers, with the first message that comes to that while somebody is subscribed so.
@@ -11,31 +12,30 @@ queue of each topic known that it covers, with the first message that comes to t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
-from jdbcstore.broker.memory import WRITE_BYTES
-from jdbcstore.destination import PATTERNS, Destination, Queue, Topic
-from jdbcstore.message import Message
-from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
+from jdbcstore.broker.virtual_destinations import VirtualTopic
+from jdbcstore.destination import Destination
 
 __all__ = ["VirtualTopics"]
 
-_VIRTUAL_TOPICS: Final = Topic("VirtualTopic.>")
 #: Topics that are remembered to have made known all that they make known.
 _MET_MAX: Final = 10_000
+_NONE: Final[Mapping[Destination, VirtualTopic]] = MappingProxyType({})
 
 
 class VirtualTopics:
     """The queues that get copies of what is published.
 
     Args:
-        is_on: whether there are any.
+        declared: which topics are virtual.
     """
 
-    def __init__(self, *, is_on: bool) -> None:
-        self._is_on = is_on
-        self._queues: dict[Destination, dict[Destination, None]] = {}
+    def __init__(self, declared: Iterable[VirtualTopic]) -> None:
+        self._declared = tuple(declared)
+        self._queues: dict[Destination, dict[Destination, VirtualTopic]] = {}
         #: By whoever subscribed to wildcards over such queues: those, and whether a queue may be made for him.
         self._wildcards: dict[Hashable, tuple[dict[Destination, None], Callable[[Destination], bool]]] = {}
         self._met: set[Destination] = set()
@@ -48,8 +48,7 @@ class VirtualTopics:
             pattern: the wildcard.
             may_subscribe: tells whether he might subscribe to a queue by its name, which makes it.
         """
-        first, *others = pattern.physical_name.split(".")
-        if self._is_on and first == "Consumer" and len(others) > 1 and others[0] not in PATTERNS:
+        if any(virtual.is_named_by(pattern) for virtual in self._declared):
             self._wildcards.setdefault(who, ({}, may_subscribe))[0][pattern] = None
             self._met.clear()
 
@@ -62,38 +61,46 @@ class VirtualTopics:
         if len(self._met) >= _MET_MAX:
             self._met.clear()
         self._met.add(topic)
-        if not _VIRTUAL_TOPICS.matches(topic):
-            return
-        for patterns, may_subscribe in list(self._wildcards.values()):
-            for pattern in patterns:
-                _, name, _ = pattern.physical_name.split(".", 2)
-                queue = Queue.decoded(f"Consumer.{name}.{topic.physical_name}")
-                # What is published must not be refused because of a wildcard.
-                if queue.is_storable and pattern.matches(queue) and may_subscribe(queue):
-                    self.appeared(queue)
+        for virtual in self._declared:
+            if not virtual.covers(topic):
+                continue
+            for patterns, may_subscribe in list(self._wildcards.values()):
+                for pattern in patterns:
+                    queue = virtual.queue_of(topic, pattern)
+                    # What is published must not be refused because of a wildcard.
+                    if queue is not None and may_subscribe(queue):
+                        self.appeared(queue)
+
+    def covers(self, topic: Destination) -> bool:
+        """Whether a topic is virtual."""
+        return any(virtual.covers(topic) for virtual in self._declared)
 
     def feeds(self, queue: Destination) -> bool:
         """Whether a queue gets copies, and so has to stay known when it is empty."""
-        return self._is_on and not queue.is_wildcard and VIRTUAL_TOPIC_CONSUMERS.matches(queue)
+        return any(virtual.topic_of(queue) is not None for virtual in self._declared)
 
     def appeared(self, queue: Destination) -> bool:
         """Take note of a queue. Returns whether it gets copies."""
-        if not self.feeds(queue):
-            return False
-        topic = Topic.decoded(queue.physical_name.split(".", 2)[2])
-        self._queues.setdefault(topic, {})[queue] = None
-        return True
+        is_fed = False
+        for virtual in self._declared:
+            if (topic := virtual.topic_of(queue)) is not None:
+                is_fed = True
+                queues = self._queues.setdefault(topic, {})
+                if queue not in queues or queues[queue].selector_aware:
+                    queues[queue] = virtual
+        return is_fed
 
     def remove(self, queue: Destination) -> bool:
         """A queue is removed. Returns whether it got copies."""
-        if not self.feeds(queue):
-            return False
-        topic = Topic.decoded(queue.physical_name.split(".", 2)[2])
-        of_topic = self._queues.get(topic, {})
-        of_topic.pop(queue, None)
-        if not of_topic:
-            self._queues.pop(topic, None)
-        return True
+        is_fed = False
+        for virtual in self._declared:
+            if (topic := virtual.topic_of(queue)) is not None:
+                is_fed = True
+                of_topic = self._queues.get(topic, {})
+                of_topic.pop(queue, None)
+                if not of_topic:
+                    self._queues.pop(topic, None)
+        return is_fed
 
     def forget(self) -> None:
         """Somebody else was master in between."""
@@ -106,42 +113,10 @@ class VirtualTopics:
         """Whether anything that is published may get copies."""
         return bool(self._queues or self._wildcards)
 
-    def copied_bytes(self, messages: Iterable[Message]) -> int:
-        """What the copies of messages take on their way to the store, beside the messages themselves."""
-        if not self.has_queues:
-            return 0
-        size = 0
-        for message in messages:
-            if queues := self._queues_of(message.destination):
-                size += len(queues) * (message.size + WRITE_BYTES)
-        return size
-
-    def count(self, messages: Iterable[Message], *, is_persistent: bool) -> int:
-        """How many copies those messages have that are persistent, or that are not."""
-        if not (self._queues or self._wildcards):  # asked for each message
-            return 0
-        return sum(
-            len(queues)
-            for message in messages
-            if message.persistent is is_persistent and (queues := self._queues_of(message.destination))
-        )
-
-    def _queues_of(self, topic: Destination | None) -> dict[Destination, None] | None:
-        if topic is None:
-            return None
+    def queues_of(self, topic: Destination) -> Mapping[Destination, VirtualTopic]:
+        """The queues that get copies of what is published to a topic, and by which of the declared ones."""
+        if topic.is_queue:
+            return _NONE
         if self._wildcards and topic not in self._met:
             self._meet(topic)
-        queues = self._queues.get(topic)
-        return queues if queues and _VIRTUAL_TOPICS.matches(topic) else None
-
-    def with_copies(self, message: Message) -> list[Message]:
-        """A message and its copies."""
-        return [message, *self.copies(message)] if self.has_queues else [message]
-
-    def copies(self, message: Message) -> Iterator[Message]:
-        """The copies of a message."""
-        topic = message.destination
-        for queue in list(self._queues_of(topic) or ()):
-            copy = message.copy()
-            copy.destination, copy.original_destination = queue, topic
-            yield copy
+        return self._queues.get(topic, _NONE)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
+from typing import TypeVar
 
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.given import authentication_of
 from jdbcstore.config.configuration import Configuration
 from jdbcstore.config.urls import open_spool, open_store
+from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
@@ -42,7 +44,7 @@ def build_broker(configuration: Configuration) -> NetworkBroker:
         options = MKahaDBOptions(lease_holder_id=name)
     elif configuration.url.startswith("leveldb:"):
         options = LevelDBOptions(lease_holder_id=name)
-    store = open_store(configuration.url, options)
+    store = open_store(configuration.url, _remembering(options, configuration))
     return NetworkBroker(
         store,
         configuration.broker,
@@ -52,4 +54,20 @@ def build_broker(configuration: Configuration) -> NetworkBroker:
         configuration.tls,
         authentication_of(configuration.broker, configuration.login_stack, configuration.encrypted_login_stack),
         configuration.authorization,
+        configuration.virtual_destinations,
     )
+
+
+Options = TypeVar("Options", bound=JdbcOptions | KahaDBOptions)
+
+
+def _remembering(options: Options, configuration: Configuration) -> Options:
+    """Let the store remember the queues of the virtual topics that are declared, unless somebody says which."""
+    declared = configuration.virtual_destinations.virtual_topics
+    if not declared or options.virtual_topic_consumers != VIRTUAL_TOPIC_CONSUMERS.physical_name:
+        return options
+    has_default = configuration.broker.use_virtual_topics
+    queues = [
+        virtual.queues for virtual in configuration.virtual_destinations.all_virtual_topics(has_default=has_default)
+    ]
+    return replace(options, virtual_topic_consumers=",".join(queue.physical_name for queue in queues))

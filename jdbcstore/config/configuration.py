@@ -43,6 +43,9 @@
     [policies."queue://ORDERS.>".redelivery]    # and of RedeliveryPolicy
     maximum_redeliveries = 6
 
+    [virtual_topics."ORDERS.>"]     # also [composites] and [mirrored_queue]: `jdbcstore.config.virtual_destinations`
+    prefix = "Consumer.*."
+
     [log]
     level = "info"                  # debug, info, warning, error
     format = "text"                 # or json
@@ -68,8 +71,10 @@ from jdbcstore.broker.destination_policy import (
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.broker.security.login import LoginStack
+from jdbcstore.broker.virtual_destinations import VirtualDestinations
 from jdbcstore.config.authorization import read_authorization
 from jdbcstore.config.io_exception_handler import io_exception_handler
+from jdbcstore.config.virtual_destinations import VIRTUAL_TABLES, read_virtual_destinations
 from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.spelling import did_you_mean
@@ -85,7 +90,10 @@ DEFAULT_URL: Final = "sqlite:///data/jdbcstore.db"
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
-_TABLES: Final = ("broker", "tls", "store", "kahadb", "io_exception_handler", "policies", "authorization", "log")
+_TABLES: Final = (
+    *("broker", "tls", "store", "kahadb", "io_exception_handler", "policies", "authorization", "log"),
+    *VIRTUAL_TABLES,
+)
 
 PolicyTable = TypeVar("PolicyTable", DestinationPolicy, DeadLetterStrategy, RedeliveryPolicy)
 Options = TypeVar("Options", BrokerOptions, KahaDBOptions, TlsOptions, "LogOptions")
@@ -130,6 +138,7 @@ class Configuration:
         login_stack: login modules; the users of `broker` go before them.
         encrypted_login_stack: those for clients that come by TLS, if they are others.
         authorization: who may do what; None lets everybody who has logged in do everything.
+        virtual_destinations: what goes to other destinations, too, or instead.
     """
 
     url: str = DEFAULT_URL
@@ -144,6 +153,7 @@ class Configuration:
     login_stack: LoginStack | None = None
     encrypted_login_stack: LoginStack | None = None
     authorization: AuthorizationMap | None = None
+    virtual_destinations: VirtualDestinations = field(default_factory=VirtualDestinations)
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -197,6 +207,7 @@ def _configuration(document: Mapping[str, Any]) -> Configuration:
         log=_options(LogOptions(), "log", document.get("log", {})),
         notes=notes,
         authorization=read_authorization(document["authorization"]) if "authorization" in document else None,
+        virtual_destinations=read_virtual_destinations(document),
     )
 
 

@@ -123,6 +123,13 @@ def _values(configuration: Configuration) -> dict[str, str]:
     values = {"store.url": shown_url(configuration.url)}
     if configuration.authorization is not None:
         values["authorization"] = f"{len(configuration.authorization.entries)} entries"
+    virtual = configuration.virtual_destinations
+    for one in virtual.virtual_topics:
+        values[f'virtual_topics."{one.name.physical_name}"'] = str(one.queues)
+    for composite in virtual.composites:
+        values[f'composites."{composite.name}"'] = ", ".join(str(to.destination) for to in composite.forward_to)
+    if virtual.mirrored_queue is not None:
+        values["mirrored_queue"] = f"topics {virtual.mirrored_queue.prefix}*{virtual.mirrored_queue.postfix}"
     tables = {
         "broker": asdict(configuration.broker),
         "store": asdict(configuration.store),

@@ -16,6 +16,7 @@ from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.broker.security.given import warn_of_strangers
 from jdbcstore.broker.server import Server
 from jdbcstore.broker.tracing import Tracings
+from jdbcstore.broker.virtual_destinations import VirtualDestinations
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
@@ -41,7 +42,7 @@ class NetworkBroker(Broker):
     """A message broker over a store, for clients of STOMP and OpenWire: `jdbcstore.Broker`.
 
     Args:
-        adapter, options, spool, policies, redelivery_policies, authentication, authorization: as
+        adapter, options, spool, policies, redelivery_policies, authentication, authorization, virtual_destinations: as
             `jdbcstore.broker.broker.Broker`.
         tls: for the listeners of `BrokerOptions.bind` with TLS, ``stomp+ssl://`` for example.
 
@@ -60,6 +61,7 @@ class NetworkBroker(Broker):
         tls: TlsOptions | None = None,
         authentication: Authentication | None = None,
         authorization: AuthorizationMap | None = None,
+        virtual_destinations: VirtualDestinations | None = None,
     ) -> None:
         options = options or BrokerOptions()
         needs_tls = any(listener.is_tls for listener in parse_listeners(options.bind))
@@ -73,6 +75,7 @@ class NetworkBroker(Broker):
             redelivery_policies,
             authentication=authentication,
             authorization=authorization,
+            virtual_destinations=virtual_destinations,
         )
 
         if options.tracing:

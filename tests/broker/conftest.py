@@ -15,6 +15,7 @@ from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, open_store, run
 from jdbcstore.broker import runner
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.security.authorization import AuthorizationMap
+from jdbcstore.broker.virtual_destinations import VirtualDestinations
 from jdbcstore.config.urls import open_spool
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.tls import TlsOptions
@@ -74,12 +75,20 @@ def start_broker(stack: ExitStack, brokers: list[Broker]) -> StartBroker:
         redelivery: Iterable[RedeliveryPolicy] = (),
         tls: TlsOptions | None = None,
         authorization: AuthorizationMap | None = None,
+        virtual: VirtualDestinations | None = None,
         **options: Any,
     ) -> Address:
         options = {"bind": "127.0.0.1:0", **options}
         store = adapter or MemoryPersistenceAdapter()
         broker = Broker(
-            store, BrokerOptions(**options), open_spool, policies, redelivery, tls, authorization=authorization
+            store,
+            BrokerOptions(**options),
+            open_spool,
+            policies,
+            redelivery,
+            tls,
+            authorization=authorization,
+            virtual_destinations=virtual,
         )
         brokers.append(broker)
         address = stack.enter_context(running(broker))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, open_store, running
+from jdbcstore.broker.virtual_destinations import CompositeDestination, ForwardTo, VirtualDestinations
 from jdbcstore.config.urls import open_spool
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.identifiers import MessageId, ProducerId
@@ -33,7 +34,8 @@ class Case(NamedTuple):
 
 COMPOSITE = Case(Queue("A,B"), (Queue("A"), Queue("B")))
 VIRTUAL = Case(Topic("VirtualTopic.T"), (Queue("Consumer.a.VirtualTopic.T"), Queue("Consumer.b.VirtualTopic.T")))
-cases = pytest.mark.parametrize("case", [COMPOSITE, VIRTUAL], ids=["composite", "virtual topic"])
+DECLARED = Case(Queue("DECLARED"), (Queue("A"), Queue("B")))
+cases = pytest.mark.parametrize("case", [COMPOSITE, VIRTUAL, DECLARED], ids=["composite", "virtual topic", "declared"])
 
 
 def message(destination: Destination, number: int) -> TextMessage:
@@ -80,7 +82,10 @@ def url(tmp_path: Path) -> str:
 
 
 def served(url: str) -> Broker:
-    return Broker(open_store(url), BrokerOptions(bind="openwire://127.0.0.1:0"), open_spool)
+    forward_to = tuple(ForwardTo(destination=queue) for queue in DECLARED.queues)
+    declared = VirtualDestinations(composites=(CompositeDestination(name=DECLARED.target, forward_to=forward_to),))
+    options = BrokerOptions(bind="openwire://127.0.0.1:0")
+    return Broker(open_store(url), options, open_spool, virtual_destinations=declared)
 
 
 @cases

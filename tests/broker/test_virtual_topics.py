@@ -149,7 +149,7 @@ def test_copies_are_limited_in_number(
     client = open_client(start_broker(sqlite_store, transaction_messages_max=9))
     groups(client, 10)
     error = client.request("SEND", {"destination": TOPIC, "persistent": "true"}, "x")
-    assert "There are 10 copies for the queues of virtual topics" in error.headers["message"]
+    assert "There are 10 copies for virtual and composite destinations" in error.headers["message"]
     assert "transaction_messages_max is 9" in error.headers["message"]
     client.publish("/queue/A", "goes on")
 

@@ -17,8 +17,8 @@ from jdbcstore.destination import parse_destination
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 from tests.compat.activemq import quick_start
+from tests.compat.java_broker import JavaBroker
 from tests.compat.oracle import differences
-from tests.compat.test_activemq_xml import JavaBroker
 from tests.compat.test_jms_judge import changed, judged
 from tests.servers.server import free_port
 

@@ -9,6 +9,7 @@ from typing import Final
 from jdbcstore.config.activemq_xml.beans import Bean, Setting
 from jdbcstore.config.activemq_xml.connectors import EXAMPLE, read_connectors
 from jdbcstore.config.activemq_xml.findings import PlacedError
+from jdbcstore.config.activemq_xml.interceptors import read_interceptors
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.policies import read_policies
 from jdbcstore.config.activemq_xml.security import read_plugins
@@ -57,6 +58,8 @@ class _Broker:
         self._options.take_all(self._examined.given)
         self._name()
         self._store()
+        with self._findings.errors_at(self._examined.bean.place):
+            read_interceptors(self._settings, self._options, self._examined)
         for name, read in _READ.items():
             if name in self._open:
                 with self._findings.errors_at(self._open[name].place):

@@ -10,6 +10,7 @@ from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPol
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.broker.security.login import LoginStack
+from jdbcstore.broker.virtual_destinations import VirtualDestinations
 from jdbcstore.config.activemq_xml.findings import Findings, Place
 from jdbcstore.config.activemq_xml.settings import Given
 from jdbcstore.config.configuration import DEFAULT_URL, Configuration
@@ -42,6 +43,7 @@ class Options:
     is_login_overridden: bool = field(default=False, init=False)
     policies: list[DestinationPolicy] = field(default_factory=list, init=False)
     redelivery_policies: list[RedeliveryPolicy] = field(default_factory=list, init=False)
+    virtual_destinations: VirtualDestinations = field(default_factory=VirtualDestinations, init=False)
     #: Where the keys for TLS are, if the file says that.
     tls_place: Place | None = field(default=None, init=False)
     _given: dict[str, Given] = field(default_factory=dict, init=False)
@@ -82,6 +84,7 @@ class Options:
             login_stack=self.login_stack,
             encrypted_login_stack=self.encrypted_login_stack,
             authorization=self.authorization,
+            virtual_destinations=self.virtual_destinations,
         )
 
     def _built(self, table: str, defaults: Table) -> Table:

@@ -41,6 +41,13 @@ def read_plugins(settings: Settings, options: Options, setting: Setting) -> None
 
 
 def _plugin(settings: Settings, options: Options, bean: Bean) -> None:
+    is_selector_aware = any(one.selector_aware for one in options.virtual_destinations.virtual_topics)
+    if bean.kind == "virtualSelectorCacheBrokerPlugin" and is_selector_aware:
+        raise PlacedError(
+            bean.place,
+            f"{bean.label} is not supported: selectors of consumers that are away are not remembered, and what they"
+            " want would be lost; leave selectorAware out",
+        )
     if bean.kind in PLUGINS_NOT_RUN:
         settings.findings.warning(bean.place, f"{bean.label} is not supported: {PLUGINS_NOT_RUN[bean.kind]}")
         return

@@ -91,7 +91,6 @@ def test_what_has_no_meaning_here_is_a_warning(tmp_path: Path, attribute: str, l
     [
         'deleteAllMessagesOnStartup="true"',
         'start="false"',
-        'useMirroredQueues="true"',
     ],
 )
 def test_what_would_be_something_else_is_an_error(tmp_path: Path, attribute: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.virtual_destinations import CompositeDestination, MirroredQueue, VirtualTopic
 from jdbcstore.config.activemq_xml.beans import Bean, Setting, Text
 from jdbcstore.config.activemq_xml.findings import Findings, Place
 from jdbcstore.config.activemq_xml.jdbc_url import PARAMETERS
@@ -179,6 +180,14 @@ ATTRIBUTES = {
     """,
     "mKahaDB": "directory journalMaxFileLength journalWriteBatchSize journalCleanupInterval checkForCorruption",
     "filteredKahaDB": "queue topic persistenceAdapter perDestination usage",
+    "virtualDestinationInterceptor": "virtualDestinations",
+    "virtualTopic": """
+        concurrentSend dropOnResourceLimit local name postfix prefix selectorAware setOriginalDestination transactedSend
+    """,
+    "compositeQueue": "concurrentSend copyMessage forwardOnly forwardTo name sendWhenNotMatched",
+    "compositeTopic": "concurrentSend copyMessage forwardOnly forwardTo name sendWhenNotMatched",
+    "filteredDestination": "destination filter queue selector topic",
+    "mirroredQueue": "brokerService copyMessage postfix prefix",
 }
 TABLES = {
     "broker": BrokerOptions,
@@ -190,6 +199,9 @@ TABLES = {
     "policy": DestinationPolicy,
     "dead_letter": DeadLetterStrategy,
     "redelivery": RedeliveryPolicy,
+    "virtual_topic": VirtualTopic,
+    "composite": CompositeDestination,
+    "mirrored_queue": MirroredQueue,
 }
 #: Without them a page has as many messages as the broker's options say, and a browser shows everything.
 OTHER_DEFAULTS = {"max_page_size", "max_browse_page_size", "slow_consumer_timeout_ms"}

@@ -12,6 +12,7 @@ from typing import Final
 from jdbcstore.config.activemq_xml.vocabulary.broker import BROKER_KINDS
 from jdbcstore.config.activemq_xml.vocabulary.data_sources import DATA_SOURCE_KINDS
 from jdbcstore.config.activemq_xml.vocabulary.entry import Kind
+from jdbcstore.config.activemq_xml.vocabulary.interceptors import INTERCEPTOR_KINDS
 from jdbcstore.config.activemq_xml.vocabulary.policies import POLICY_KINDS
 from jdbcstore.config.activemq_xml.vocabulary.security import PLUGIN_KINDS
 from jdbcstore.config.activemq_xml.vocabulary.stores import STORE_KINDS
@@ -20,7 +21,11 @@ __all__ = ["KINDS", "kind_named"]
 
 #: By the name of the element, or of the class of a data source.
 KINDS: Final[Mapping[str, Kind]] = {
-    kind.name: kind for kind in (*BROKER_KINDS, *STORE_KINDS, *POLICY_KINDS, *PLUGIN_KINDS, *DATA_SOURCE_KINDS)
+    kind.name: kind
+    for kind in (
+        *(*BROKER_KINDS, *STORE_KINDS, *POLICY_KINDS, *INTERCEPTOR_KINDS),
+        *(*PLUGIN_KINDS, *DATA_SOURCE_KINDS),
+    )
 }
 _CLASSES: Final = {name: kind for kind in KINDS.values() for name in kind.classes}
 

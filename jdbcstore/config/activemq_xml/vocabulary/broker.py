@@ -56,12 +56,9 @@ _BROKER: Final = {
         "only <persistenceAdapter> is read; write <persistenceAdapter><jdbcPersistenceAdapter"
         ' dataSource="#ID"/></persistenceAdapter>'
     ),
-    "destinationInterceptors": refused(
-        "of virtual topics only the default is there (useVirtualTopics), composite and mirrored destinations are not:"
-        " messages would stay where they were sent"
-    ),
+    "destinationInterceptors": used("see below. useVirtualTopics and useMirroredQueues say nothing beside it"),
     "messageAuthorizationPolicy": refused("no policy is asked before a message is delivered: everybody could read it"),
-    "useMirroredQueues": refused("no copies of queues are made", "false", "false"),
+    "useMirroredQueues": used("`[mirrored_queue]`, see below", "false"),
     "transportConnectorURIs": refused('write <transportConnectors><transportConnector uri="stomp://…"/>'),
     "dataDirectory": ignored(
         "<persistenceAdapter> says where the store is; scheduled messages of a KahaDB, which ActiveMQ has in"
@@ -128,7 +125,7 @@ _BROKER: Final = {
     "useVirtualTopics": used("`broker.use_virtual_topics`", "true", option="broker.use_virtual_topics", read=boolean),
     "useVirtualDestSubs": ignored("it is for networks of brokers", "false", "false"),
     "useVirtualDestSubsOnCreation": ignored("it is for networks of brokers", "false", "false"),
-    "useTempMirroredQueues": ignored("no copies of queues are made", "true"),
+    "useTempMirroredQueues": used("`use_temp_mirrored_queues`: whether temporary queues are mirrored, too", "true"),
     "populateJMSXUserID": used(
         "`broker.populate_jmsx_user_id`", "false", option="broker.populate_jmsx_user_id", read=boolean
     ),

@@ -18,7 +18,7 @@ _NOT_RUN: Final = {
     "runtimeConfigurationPlugin": "the file is read once, at the start",
     "traceBrokerPathPlugin": "no network of brokers",
     "udpTraceBrokerPlugin": "messages are not copied to the network",
-    "virtualSelectorCacheBrokerPlugin": "virtual topics go to every consumer's queue, whatever its selectors",
+    "virtualSelectorCacheBrokerPlugin": "selectors are not remembered (with selectorAware an error)",
 }
 
 _LDAP: Final = "LDAP is not asked here: write the entries into <authorizationMap>"

@@ -11,7 +11,15 @@ from typing import TypeAlias
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import ConnectionId, ConsumerId, ProducerId
 
-__all__ = ["ConnectionSubject", "ConsumerSubject", "DestinationSubject", "ProducerSubject", "RemovalSubject", "Subject"]
+__all__ = [
+    "ConnectionSubject",
+    "ConsumerSubject",
+    "DestinationSubject",
+    "ProducerSubject",
+    "RemovalSubject",
+    "Subject",
+    "SubscriptionRemovalSubject",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,8 @@ class ConsumerSubject:
         destination: what it is subscribed to.
         prefetch: how many messages it may have unacknowledged.
         selector: the text of it.
-        is_browser, is_exclusive: what kind of a consumer it is.
+        subscription_name: of its durable subscription; None if it uses none.
+        is_browser, is_exclusive, is_no_local, is_retroactive: what kind of a consumer it is.
         priority: of the consumer.
     """
 
@@ -65,8 +74,11 @@ class ConsumerSubject:
     destination: Destination
     prefetch: int
     selector: str | None
+    subscription_name: str | None
     is_browser: bool
     is_exclusive: bool
+    is_no_local: bool
+    is_retroactive: bool
     priority: int
 
 
@@ -94,4 +106,25 @@ class RemovalSubject:
     id: ConnectionId | ConsumerId | ProducerId
 
 
-Subject: TypeAlias = DestinationSubject | ConnectionSubject | ConsumerSubject | ProducerSubject | RemovalSubject
+@dataclass(frozen=True, slots=True)
+class SubscriptionRemovalSubject:
+    """A durable subscription is gone.
+
+    Args:
+        client_id, subscription_name: which.
+        connection_id: whose client has removed it; None if no client has.
+    """
+
+    client_id: str
+    subscription_name: str
+    connection_id: ConnectionId | None
+
+
+Subject: TypeAlias = (
+    DestinationSubject
+    | ConnectionSubject
+    | ConsumerSubject
+    | ProducerSubject
+    | RemovalSubject
+    | SubscriptionRemovalSubject
+)

@@ -16,6 +16,7 @@ topic                          tells                                        data
 ``Queue``, ``Topic``           any destination is there, or gone            the same
 ``Connection``                 a client has connected, or is gone           ConnectionInfo or RemoveInfo
 ``Consumer.Queue.NAME``        a consumer has come, or gone                 ConsumerInfo or RemoveInfo; consumerCount
+``Consumer.Topic.NAME``        a durable subscription is removed           RemoveSubscriptionInfo; consumerCount
 ``Producer.Queue.NAME``        a producer has come, or gone                 ProducerInfo or RemoveInfo; producerCount
 ``Expired.Queue.NAME``         a message has expired                        the message without its body
 ``MessageDLQd.Queue.NAME``     a message has become a dead letter           the same
@@ -51,6 +52,7 @@ from jdbcstore.advisory import (
     ProducerSubject,
     RemovalSubject,
     Subject,
+    SubscriptionRemovalSubject,
 )
 from jdbcstore.broker.delivery import Answer, Consumer
 from jdbcstore.broker.destination_policy import DestinationPolicy
@@ -61,6 +63,7 @@ from jdbcstore.destination import ADVISORY_PREFIX, Destination, Topic
 from jdbcstore.identifiers import ConnectionId, ConsumerId, MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.primitives import Value
+from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["Advisories", "AdvisoryHost"]
 
@@ -140,6 +143,8 @@ class Advisories:
         self._consumers: dict[Consumer, ConsumerSubject] = {}
         self._producers: dict[ProducerId, ProducerSubject] = {}
         self._produced: Counter[Destination] = Counter()
+        #: How many browsers a queue has: ActiveMQ counts them as consumers.
+        self._browsed: Counter[Destination] = Counter()
         #: The subscribers that are being told of as slow.
         self._slow: set[ConsumerId] = set()
         self._consumer_numbers = 0
@@ -186,6 +191,8 @@ class Advisories:
         destination = consumer.destination
         if all(element.is_advisory for element in destination.elements()):
             return
+        if consumer.is_browser:
+            self._browsed.update(destination.elements())
         selector = consumer.interest.selector
         info = self._consumers[consumer] = ConsumerSubject(
             consumer_id=self._consumer_id(consumer, connection_id),
@@ -193,8 +200,11 @@ class Advisories:
             destination=destination,
             prefetch=consumer.prefetch,
             selector=None if selector is None else selector.text,
+            subscription_name=consumer.durable_name,
             is_browser=consumer.is_browser,
             is_exclusive=consumer.is_exclusive,
+            is_no_local=consumer.interest.unwanted_connection is not None,
+            is_retroactive=consumer.is_retroactive,
             priority=consumer.priority,
         )
         self._tell(_of("Consumer", destination), lambda: info, lambda: self._consumer_count(destination))
@@ -204,9 +214,21 @@ class Advisories:
         info = self._consumers.pop(consumer, None)
         if info is not None:
             destination = consumer.destination
+            if consumer.is_browser:
+                self._browsed -= Counter(destination.elements())
             self._tell(
                 _of("Consumer", destination),
                 lambda: RemovalSubject(info.consumer_id),
+                lambda: self._consumer_count(destination),
+            )
+
+    def subscription_removed(self, key: SubscriptionKey, destination: Destination, connection_id: str | None) -> None:
+        """A durable subscription is gone, by the order of this connection, or of none."""
+        if not destination.is_advisory:
+            by = None if connection_id is None else ConnectionId(connection_id)
+            self._tell(
+                _of("Consumer", destination),
+                lambda: SubscriptionRemovalSubject(key.client_id, key.subscription_name, by),
                 lambda: self._consumer_count(destination),
             )
 
@@ -373,7 +395,13 @@ class Advisories:
         return ConsumerId(connection_id, _NO_SESSION, self._consumer_numbers)
 
     def _consumer_count(self, destination: Destination) -> _Properties:
-        return {"consumerCount": self._host.count_consumers(destination)}
+        browsers = sum(
+            count
+            for element in destination.elements()
+            for browsed, count in self._browsed.items()
+            if element.matches(browsed)
+        )
+        return {"consumerCount": self._host.count_consumers(destination) + browsers}
 
     def _producer_count(self, destination: Destination) -> _Properties:
         return {"producerCount": self.count_producers(destination)}

@@ -247,7 +247,8 @@ class ClientConsumers:
         for topic in self._broker.durables.topics_of(key):
             self.access.check_read(topic)
         try:
-            job = self._broker.durables.unsubscribing(key, partial(self._client.answered, 0, request))
+            answered = partial(self._client.answered, 0, request)
+            job = self._broker.durables.unsubscribing(key, answered, self._client.connection_id)
         except JdbcStoreError as error:
             self._client.complete(request, error)
             return

@@ -124,7 +124,7 @@ def _durable_consumer(
         prefetch,
         _interest(client, wanted),
         SubscriptionKey(client.client_id, wanted.subscription_name),
-        retroactive=wanted.is_retroactive or broker.policy_for(destination).always_retroactive,
+        is_retroactive=wanted.is_retroactive or broker.policy_for(destination).always_retroactive,
     )
 
 

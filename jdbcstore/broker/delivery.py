@@ -340,6 +340,7 @@ class Consumer:
     )
 
     is_browser = False
+    is_retroactive = False
 
     def __init__(
         self,
@@ -383,6 +384,11 @@ class Consumer:
         self.is_closed = False
         #: Whether more of its topics waits than it takes at once, which was told.
         self.is_slow = False
+
+    @property
+    def durable_name(self) -> str | None:
+        """What its client calls the durable subscription that it uses; None if it uses none."""
+        return None
 
     @property
     def is_settled(self) -> bool:

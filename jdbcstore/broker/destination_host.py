@@ -13,12 +13,13 @@ from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
 from jdbcstore.message import Message
 from jdbcstore.store.contract import MessageStore, PersistenceAdapter, TopicMessageStore
+from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["DestinationHost", "MessageAdvisories"]
+__all__ = ["DestinationAdvisories", "DestinationHost"]
 
 
-class MessageAdvisories(Protocol):
-    """Advisories about messages, as queues and topics make them (`jdbcstore.broker.advisories`)."""
+class DestinationAdvisories(Protocol):
+    """Advisories that queues and topics make (`jdbcstore.broker.advisories`)."""
 
     def arrived(self, message: Message, source: Destination, *, is_attended: bool) -> None:
         """A message has arrived; whether anybody is subscribed to its destination."""
@@ -29,13 +30,16 @@ class MessageAdvisories(Protocol):
     def slow_consumer(self, consumer: Consumer, sources: Iterable[Destination]) -> None:
         """A subscriber of these topics does not keep up with what comes from them."""
 
+    def subscription_removed(self, key: SubscriptionKey, destination: Destination, connection_id: str | None) -> None:
+        """A durable subscription is gone, by the order of this connection, or of none."""
+
 
 class DestinationHost(Host, Protocol):
     """A running broker, as its queues and topics see it."""
 
     @property
-    def advisories(self) -> MessageAdvisories:
-        """Told of what becomes of messages."""
+    def advisories(self) -> DestinationAdvisories:
+        """Told of what becomes of messages and durable subscriptions."""
 
     @property
     def redeliveries(self) -> Redeliveries:

@@ -134,10 +134,10 @@ class DurableConsumer(Consumer):
         durables: where it has to be told that it goes.
         client, subscription_id, destination, mode, prefetch, interest: as `Consumer`.
         key: which durable subscription it uses.
-        retroactive: whether a new subscription begins with the oldest stored message.
+        is_retroactive: whether a new subscription begins with the oldest stored message.
     """
 
-    __slots__ = ("_durables", "key", "retroactive")
+    __slots__ = ("_durables", "is_retroactive", "key")
 
     def __init__(
         self,
@@ -150,12 +150,17 @@ class DurableConsumer(Consumer):
         interest: Interest,
         key: SubscriptionKey,
         *,
-        retroactive: bool,
+        is_retroactive: bool,
     ) -> None:
         super().__init__(client, subscription_id, destination, mode, prefetch, interest)
         self.key = key
-        self.retroactive = retroactive
+        self.is_retroactive = is_retroactive
         self._durables = durables
+
+    @property
+    def durable_name(self) -> str:
+        """What its client calls the durable subscription."""
+        return self.key.subscription_name
 
     def closing(self) -> Iterator[None]:
         """Leave the subscription to the store; what was not acknowledged is delivered again to the next client."""
@@ -542,7 +547,7 @@ class Durables:
         # From here on it takes note of what is published; the store is asked after that.
         if consumer.client.access.may_receive(topic.destination):
             taken_up.append(self._take_up(known, topic, consumer))
-        self._add(topic, asked, answers, retroactive=consumer.retroactive)
+        self._add(topic, asked, answers, retroactive=consumer.is_retroactive)
         known.topics[topic.destination] = None
         topic.durable.add(known.key)
 
@@ -601,8 +606,13 @@ class Durables:
         known = self._known.get(key)
         return () if known is None else (known.subscribed,)
 
-    def unsubscribing(self, key: SubscriptionKey, answer: Answer) -> Iterator[None]:
+    def unsubscribing(self, key: SubscriptionKey, answer: Answer, connection_id: str | None = None) -> Iterator[None]:
         """Remove a subscription that nobody uses, with all that waits for it.
+
+        Args:
+            key: which one.
+            answer: told when the store has forgotten it; not if the job cannot be done.
+            connection_id: whose client wants that, for advisories; None if none does.
 
         Returns:
             A job. It raises JdbcStoreError if the store does not take the order.
@@ -621,12 +631,19 @@ class Durables:
                 f"Durable consumer is in use for client: {key.client_id} and subscriptionName: {key.subscription_name}."
                 " End the subscription that uses it first"
             )
-        return self._removing(known, answer)
+        return self._removing(known, answer, connection_id)
 
-    def _removing(self, known: KnownSubscription, answer: Answer) -> Iterator[None]:
+    def _removing(self, known: KnownSubscription, answer: Answer, connection_id: str | None) -> Iterator[None]:
         known.is_leaving = True
         self._wildcards.discard(known.subscribed, known)
-        return self._removed(known, _Together(answer))
+        return self._removed(known, _Together(partial(self._told_removed, known, answer, connection_id)))
+
+    def _told_removed(
+        self, known: KnownSubscription, answer: Answer, connection_id: str | None, error: BaseException | None
+    ) -> None:
+        if error is None:
+            self._broker.advisories.subscription_removed(known.key, known.subscribed, connection_id)
+        answer(error)
 
     def _removed(self, known: KnownSubscription, answers: _Together) -> Iterator[None]:
         try:
@@ -706,7 +723,7 @@ class Durables:
             if not known.is_in_use and known.offline_since_s <= limit_s and self._known.get(key) is known:
                 log.info("durable subscription was offline for too long, it is removed key=%s", key)
                 try:
-                    yield from self._removing(known, _log_failure)
+                    yield from self._removing(known, _log_failure, None)
                 except JdbcStoreError as error:
                     _log_failure(error)
             yield

@@ -24,6 +24,7 @@ from jdbcstore.broker.tracing import Batch, Span, Step
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import ProducerId, TransactionId
 from jdbcstore.message import Message
+from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["EventLog", "LoggedAdvisories"]
 
@@ -132,6 +133,14 @@ class LoggedAdvisories(Advisories):
         if "consumers" in self._events:
             log.info("consumer removed destination=%s subscription=%s", consumer.destination, consumer.subscription_id)
         super().consumer_removed(consumer)
+
+    def subscription_removed(self, key: SubscriptionKey, destination: Destination, connection_id: str | None) -> None:
+        """As `Advisories.subscription_removed`."""
+        if "consumers" in self._events:
+            log.info(
+                "durable subscription removed destination=%s key=%s connection=%s", destination, key, connection_id
+            )
+        super().subscription_removed(key, destination, connection_id)
 
     def producer_added(self, producer_id: ProducerId, destination: Destination) -> None:
         """As `Advisories.producer_added`."""

@@ -14,6 +14,7 @@ from jdbcstore.advisory import (
     DestinationSubject,
     ProducerSubject,
     RemovalSubject,
+    SubscriptionRemovalSubject,
 )
 from jdbcstore.openwire.commands import (
     BaseCommand,
@@ -22,6 +23,7 @@ from jdbcstore.openwire.commands import (
     DestinationInfo,
     ProducerInfo,
     RemoveInfo,
+    RemoveSubscriptionInfo,
 )
 
 __all__ = ["ADVISORY_COMMANDS"]
@@ -55,6 +57,9 @@ def _consumer(subject: ConsumerSubject) -> ConsumerInfo:
         destination=subject.destination,
         prefetch_size=subject.prefetch,
         selector=subject.selector,
+        subscription_name=subject.subscription_name,
+        no_local=subject.is_no_local,
+        retroactive=subject.is_retroactive,
         browser=subject.is_browser,
         exclusive=subject.is_exclusive,
         priority=subject.priority,
@@ -69,6 +74,14 @@ def _removal(subject: RemovalSubject) -> RemoveInfo:
     return RemoveInfo(object_id=subject.id)
 
 
+def _subscription_removal(subject: SubscriptionRemovalSubject) -> RemoveSubscriptionInfo:
+    return RemoveSubscriptionInfo(
+        connection_id=subject.connection_id,
+        client_id=subject.client_id,
+        subscription_name=subject.subscription_name,
+    )
+
+
 #: What makes the command of a subject, by the subject's class.
 ADVISORY_COMMANDS: Final[Mapping[type, Callable[[Any], BaseCommand]]] = {
     DestinationSubject: _destination,
@@ -76,4 +89,5 @@ ADVISORY_COMMANDS: Final[Mapping[type, Callable[[Any], BaseCommand]]] = {
     ConsumerSubject: _consumer,
     ProducerSubject: _producer,
     RemovalSubject: _removal,
+    SubscriptionRemovalSubject: _subscription_removal,
 }

@@ -99,3 +99,24 @@ def test_temporary_destinations_leave_no_topics_of_advisories(start_broker: Star
                 c.RemoveInfo,
             ]
         assert type(owner.send(Queue("A"), "there is room")) is c.Response
+
+
+@pytest.mark.parametrize("by", ["its client", "nobody's client"])
+def test_a_durable_subscription_that_is_removed_is_told(
+    start_broker: StartBroker, open_client: OpenClient, by: str
+) -> None:
+    address = start_broker(offline_durable_subscriber_timeout_s=0.01, offline_durable_subscriber_task_schedule_s=0.5)
+    listener = open_client(address)
+    listener.subscribe(f"{PREFIX}Consumer.Topic.T")
+    client = open_client(address, client_id="ann")
+    client.subscribe("/topic/T", **{"activemq.subscriptionName": "news"})
+    _, name, command = told(listener)
+    assert (name, command["subscriptionName"]) == ("ConsumerInfo", "news")
+    connection = command["consumerId"]["connectionId"]
+    client.done("UNSUBSCRIBE", {"id": "1"})
+    assert told(listener)[1] == "RemoveInfo"
+    if by == "its client":
+        client.done("UNSUBSCRIBE", {"id": "1", "activemq.subscriptionName": "news"})
+    _, name, command = told(listener)
+    assert (name, command["clientId"], command["subscriptionName"]) == ("RemoveSubscriptionInfo", "ann", "news")
+    assert command.get("connectionId") == ({"value": connection} if by == "its client" else None)

@@ -31,6 +31,9 @@ def visit(address: Address) -> None:
         client.done("ACK", client.named(client.message()))
         client.done("NACK", client.named(client.message()))
         client.done("UNSUBSCRIBE", {"id": "1"})
+        client.subscribe("/topic/T", **{"activemq.subscriptionName": "news"})
+        client.done("UNSUBSCRIBE", {"id": "1"})
+        client.done("UNSUBSCRIBE", {"id": "1", "activemq.subscriptionName": "news"})
     with Client(address) as client:
         client.connect()
         client.send("SEND", {"destination": "/queue/A", "transaction": "none"}, "x")
@@ -59,7 +62,13 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 EXPECTED = {
     "connections": {"connection added": 3, "connection removed": 3},
-    "consumers": {"consumer added": 1, "consumer removed": 1, "message acknowledged": 1, "message refused": 1},
+    "consumers": {
+        "consumer added": 2,
+        "consumer removed": 2,
+        "durable subscription removed": 1,
+        "message acknowledged": 1,
+        "message refused": 1,
+    },
     "producers": {"producer added": 1, "producer removed": 1, "message sent": 5, "message not sent": 1},
     "transactions": {"transaction committed": 2, "transaction prepared": 2, "transaction rolled back": 1},
     "internal": {"message delivered": 2},

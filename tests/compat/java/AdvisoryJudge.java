@@ -24,6 +24,7 @@ import org.apache.activemq.command.DataStructure;
 import org.apache.activemq.command.DestinationInfo;
 import org.apache.activemq.command.ProducerInfo;
 import org.apache.activemq.command.RemoveInfo;
+import org.apache.activemq.command.RemoveSubscriptionInfo;
 
 /**
  * Advisories and answers of the statistics plug-in of one broker. Prints {name, result}.
@@ -57,6 +58,10 @@ public final class AdvisoryJudge extends Judge {
             ConsumerInfo info = (ConsumerInfo) subject;
             found.append(' ').append(info.getDestination()).append(' ').append(info.getPrefetchSize());
             found.append(' ').append(info.getSelector()).append(' ').append(info.isExclusive()).append(info.getPriority());
+            found.append(' ').append(info.getSubscriptionName()).append(' ').append(info.isNoLocal()).append(info.isRetroactive());
+        } else if (subject instanceof RemoveSubscriptionInfo) {
+            RemoveSubscriptionInfo info = (RemoveSubscriptionInfo) subject;
+            found.append(' ').append(info.getClientId()).append(' ').append(info.getSubscriptionName());
         } else if (subject instanceof ProducerInfo) {
             found.append(' ').append(((ProducerInfo) subject).getDestination());
         } else if (subject instanceof DestinationInfo) {
@@ -139,6 +144,19 @@ public final class AdvisoryJudge extends Judge {
             found.add(Arrays.asList(first.getJMSPriority(), first.getJMSTimestamp()));
             return found;
         });
+        check("browsers of a queue", () -> {
+            Session session = session();
+            MessageConsumer listening = listening(session, "Consumer.Queue." + own(""));
+            Session other = session();
+            other.createConsumer(queue(other));
+            List<Object> found = new ArrayList<>(told(listening, 1));
+            javax.jms.QueueBrowser browser = other.createBrowser(queue(other));
+            browser.getEnumeration();
+            found.addAll(told(listening, 1));
+            browser.close();
+            found.addAll(told(listening, 1));
+            return found;
+        });
         check("consumers of topics", () -> {
             Session session = session();
             List<Object> found = new ArrayList<>();
@@ -149,9 +167,17 @@ public final class AdvisoryJudge extends Judge {
             Session other = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
             MessageConsumer one = other.createConsumer(topic(other));
             found.add(told(listening, 1));
-            MessageConsumer durable = other.createDurableSubscriber(topic(other), "news");
+            MessageConsumer durable = other.createDurableSubscriber(topic(other), "news", "a = 1", true);
             found.add(told(listening, 1));
             durable.close();
+            found.add(told(listening, 1));
+            other.createDurableSubscriber(topic(other), "news", "a = 2", true).close();
+            found.add(told(listening, 2));
+            other.unsubscribe("news");
+            found.add(told(listening, 1));
+            MessageConsumer retroactive = other.createConsumer(other.createTopic(own("?consumer.retroactive=true")));
+            found.add(told(listening, 1));
+            retroactive.close();
             found.add(told(listening, 1));
             connection.close();
             found.add(told(listening, 1));

@@ -11,6 +11,7 @@ from jdbcstore.advisory import (
     ProducerSubject,
     RemovalSubject,
     Subject,
+    SubscriptionRemovalSubject,
 )
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import ConnectionId, ConsumerId, ProducerId
@@ -23,6 +24,7 @@ from jdbcstore.openwire.commands import (
     DestinationInfo,
     ProducerInfo,
     RemoveInfo,
+    RemoveSubscriptionInfo,
 )
 from jdbcstore.openwire.connection_codec import ConnectionCodec
 from jdbcstore.openwire.encoding import Encoding
@@ -45,11 +47,36 @@ SUBJECTS: list[tuple[Subject, BaseCommand]] = [
         ),
     ),
     (
-        ConsumerSubject(**CONSUMER_FACTS, prefetch=7, selector="n > 2", is_browser=True, is_exclusive=True),  # type: ignore[arg-type]
-        ConsumerInfo(**CONSUMER_FACTS, prefetch_size=7, selector="n > 2", browser=True, exclusive=True),  # type: ignore[arg-type]
+        ConsumerSubject(
+            **CONSUMER_FACTS,  # type: ignore[arg-type]
+            prefetch=7,
+            selector="n > 2",
+            subscription_name="news",
+            is_browser=True,
+            is_exclusive=True,
+            is_no_local=True,
+            is_retroactive=True,
+        ),
+        ConsumerInfo(
+            **CONSUMER_FACTS,  # type: ignore[arg-type]
+            prefetch_size=7,
+            selector="n > 2",
+            subscription_name="news",
+            browser=True,
+            exclusive=True,
+            no_local=True,
+            retroactive=True,
+        ),
     ),
     (ProducerSubject(PRODUCER, Queue("A")), ProducerInfo(producer_id=PRODUCER, destination=Queue("A"))),
     *((RemovalSubject(id), RemoveInfo(object_id=id)) for id in (CONNECTION, CONSUMER, PRODUCER)),
+    *(
+        (
+            SubscriptionRemovalSubject("me", "news", by),
+            RemoveSubscriptionInfo(connection_id=by, client_id="me", subscription_name="news"),
+        )
+        for by in (CONNECTION, None)
+    ),
 ]
 
 

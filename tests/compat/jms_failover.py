@@ -52,7 +52,7 @@ OTHERWISE: dict[str, dict[str, object]] = {
 }
 
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def judged(
     """What FailoverJudge.java has heard, by the check: all of them, or those that have the titles of these."""
     command = ["java", *quick_start(class_path), QUIET, "-cp", class_path]
     pattern = "|".join(re.escape(_title(name)) for name in names) or ".*"
-    printed = run_program(command, "FailoverJudge", [str(port), ",".join(brokers), faults, pattern], timeout_s=250)
+    printed = run_program(command, "FailoverJudge", [str(port), ",".join(brokers), faults, pattern], timeout_s=500)
     return {line["name"]: line["result"] for line in map(json.loads, printed.splitlines())}
 
 

@@ -951,16 +951,28 @@ public final class FailoverProgram {
 
     /** Of a queue, and of those whose names begin with its name and a dot. */
     private List<String> dead(String queue) throws JMSException {
+        List<ActiveMQMessage> shown = deadLetters(queue);
+        for (List<ActiveMQMessage> again = deadLetters(queue); again.size() != shown.size(); again = deadLetters(queue)) {
+            shown = again; // a browser whose connection fails, as on a busy machine, may show only a part
+        }
+        List<String> found = new ArrayList<>();
+        for (ActiveMQMessage message : shown) {
+            String text = ((TextMessage) message).getText();
+            found.add(text);
+            ledger.count("dead: " + cause(message));
+            ledger.note(text, "is a dead letter " + message.getJMSMessageID() + ": " + cause(message));
+        }
+        return found;
+    }
+
+    private List<ActiveMQMessage> deadLetters(String queue) throws JMSException {
         ActiveMQConnection connection = connection(null, "jms.prefetchPolicy.all=1000");
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
-        List<String> found = new ArrayList<>();
+        List<ActiveMQMessage> found = new ArrayList<>();
         for (Object message : Collections.list((Enumeration<?>) session.createBrowser(session.createQueue("ActiveMQ.DLQ")).getEnumeration())) {
             String from = ((ActiveMQMessage) message).getOriginalDestination().getPhysicalName();
             if (from.equals(queue) || from.startsWith(queue + ".")) {
-                String text = ((TextMessage) message).getText();
-                found.add(text);
-                ledger.count("dead: " + cause((Message) message));
-                ledger.note(text, "is a dead letter " + ((Message) message).getJMSMessageID() + ": " + cause((Message) message));
+                found.add((ActiveMQMessage) message);
             }
         }
         connection.close();

@@ -149,6 +149,11 @@ class ClientAccount:
         else:
             self._count(size)
 
+    def left_unfinished(self, size: int) -> None:
+        """What the client has sent is being heard: no more than so many bytes of it are unfinished now."""
+        if size < self._frame:
+            self._count(size)
+
     def backlog_is(self, size: int) -> None:
         """So many bytes that the client has sent are here and wait for its turn. It is not read meanwhile."""
         self._count(size)

@@ -111,6 +111,7 @@ class DeliveryQueue(Protocol):
     """What gives deliveries to consumers, and takes them back: `jdbcstore.broker.queue.Queue`, which says more."""
 
     enqueued: int
+    enqueued_bytes: int
 
     @property
     def destination(self) -> Destination:

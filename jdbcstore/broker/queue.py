@@ -40,7 +40,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import PRIORITY_LEVELS, MessageStore
+from jdbcstore.store.contract import PRIORITY_LEVELS, Cursor, MessageStore
 from jdbcstore.store.refusals import NOTHING_REFUSED, Refusals
 
 __all__ = ["Queue"]
@@ -64,7 +64,7 @@ class Queue:
         counts: how often messages were delivered before, where that is not the store's business.
 
     Attributes:
-        enqueued: messages added, since this object exists.
+        enqueued, enqueued_bytes: messages added, since this object exists, and what they take in memory.
         contents: what is in it.
         removal: by which messages leave it.
         selections: what those consumers get that do not want everything.
@@ -76,7 +76,7 @@ class Queue:
     def __init__(self, broker: DestinationHost, destination: Destination, counts: DeliveryCounts | None = None) -> None:
         self.destination = destination
         self.last_used_s = broker.loop.time()
-        self.enqueued = 0
+        self.enqueued = self.enqueued_bytes = 0
         self.policy = broker.policy_for(destination)
         #: Whether it has to be told of each message that it has arrived.
         self.is_advising = self.policy.advises_arrivals
@@ -152,6 +152,26 @@ class Queue:
         self._order += 1
         return self._order
 
+    async def first_came_ms(self) -> int | None:
+        """When the first message that it has has come, with a consumer or not; None if it is empty.
+
+        Raises:
+            JdbcStoreError: the store could not be read.
+        """
+        returned, has_delayed = self.contents.returned.first(), bool(self.contents.delayed)
+        first = [*(lane.window[0] for lane in self.lanes() if lane.window), *([] if returned is None else [returned])]
+        messages = [delivery.message for delivery in first if delivery.message is not None]
+        stores: list[MessageStore] = []
+        for lane in self.lanes():
+            # With nothing in flight, given back or unread the window begins with the first message.
+            is_elsewhere = lane.in_flight or returned is not None or has_delayed or lane.depth > len(lane.window)
+            if lane.is_open and is_elsewhere and lane.store not in stores:
+                stores.append(lane.store)
+        for store in stores:
+            messages += (await self._broker.read(store.recover_next_messages, Cursor(), 1, 1)).messages
+        times = (message.broker_in_time or message.timestamp for message in messages)
+        return min((time for time in times if time > 0), default=None)
+
     @property
     def in_flight(self) -> int:
         """Deliveries that are with consumers, or whose removal the store has not answered yet."""
@@ -201,6 +221,7 @@ class Queue:
             answer(error)
             return
         self.enqueued += 1
+        self.enqueued_bytes += message.size
         if completion is None:
             answer(None)
         else:
@@ -218,6 +239,7 @@ class Queue:
                 self.add(message, partial(answers.answered, place))
             return
         self.enqueued += len(messages)
+        self.enqueued_bytes += sum([message.size for message in messages])
         completion, deliveries = added
         self._broker.completions.expect(
             completion, self._added_together, (lanes[0], completion, messages, deliveries, answers)

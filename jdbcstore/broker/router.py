@@ -631,8 +631,10 @@ def _stored(noted: _Noted, error: BaseException | None, message: Message | None)
     taker.added(entry, error)
     if error is None:
         taker.queue.enqueued += 1
-        if taker.queue.is_advising and message is not None:
-            taker.queue.advise(message)
+        if message is not None:
+            taker.queue.enqueued_bytes += message.size
+            if taker.queue.is_advising:
+                taker.queue.advise(message)
 
 
 def _log_dropped(message: Message, source: Destination, why: BaseException) -> None:

@@ -3,12 +3,16 @@
 A message with a ``reply-to`` to one of these destinations, a queue or a topic, goes nowhere, and is answered with map
 messages:
 
-* ``ActiveMQ.Statistics.Broker``: one, about all destinations together.
+* ``ActiveMQ.Statistics.Broker``: one, about all destinations together; with a property
+  ``ActiveMQ.Statistics.Broker.Reset``, of any value, what it counts begins anew.
 * ``ActiveMQ.Statistics.Destination.NAME``: one for each destination that NAME means, which may be a wildcard; none if
-  there is none. With ``ActiveMQ.Statistics.Destination.List.End.With.Null`` behind NAME an empty one ends the list.
+  there is none. With ``ActiveMQ.Statistics.Destination.List.End.With.Null`` behind NAME, or a property of that name,
+  an empty one ends the list. With a property ``ActiveMQ.Statistics.Destination.Include.First.Message.Timestamp`` each
+  queue that is not empty has a ``firstMessageTimestamp``, when its first message came, in epoch milliseconds.
 * ``ActiveMQ.Statistics.Subscription``: one for each consumer.
 
-Counts are since the destination came into use. What is not known here is 0, as it is in ActiveMQ before it is known.
+Counts are since the destination came into use; ``averageMessageSize`` is of the messages that it was sent, in memory.
+What is not known here is 0, as it is in ActiveMQ before it is known.
 
 Source: ActiveMQ's StatisticsBroker, for the names; a `BrokerOptions.statistics_support` that is off leaves the
 destinations ordinary ones.
@@ -16,6 +20,9 @@ destinations ordinary ones.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
@@ -24,22 +31,23 @@ from jdbcstore.broker.host import Host
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.topic import Publisher, Topic
 from jdbcstore.destination import Destination
+from jdbcstore.errors import CodecError, JdbcStoreError
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import MapMessage, Message
 from jdbcstore.primitives import Long, Value
 
 __all__ = ["STATISTICS_PREFIX", "Statistics", "StatisticsHost"]
 
+log = logging.getLogger(__name__)
+
 STATISTICS_PREFIX: Final = "ActiveMQ.Statistics."
 _BROKER: Final = f"{STATISTICS_PREFIX}Broker"
 _DESTINATION: Final = f"{STATISTICS_PREFIX}Destination"
 _SUBSCRIPTION: Final = f"{STATISTICS_PREFIX}Subscription"
-_LIST_END: Final = "ActiveMQ.Statistics.Destination.List.End.With.Null"
-_UNKNOWN: Final = (
-    "dispatchCount",
-    "messagesCached",
-    "averageMessageSize",
-)
+_LIST_END: Final = f"{_DESTINATION}.List.End.With.Null"
+_FIRST_TIME: Final = f"{_DESTINATION}.Include.First.Message.Timestamp"
+_RESET: Final = f"{_BROKER}.Reset"
+_UNKNOWN: Final = ("dispatchCount", "messagesCached")
 _UNKNOWN_MS: Final = ("averageEnqueueTime", "maxEnqueueTime", "minEnqueueTime")
 
 
@@ -84,6 +92,10 @@ class Statistics:
         self._host = host
         self._producer: ProducerId | None = None
         self._count = 0
+        #: What was counted of all destinations when somebody wanted to begin anew.
+        self._before: Counter[str] = Counter()
+        #: Answers for which the store is read.
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def answers(self, message: Message) -> bool:
         """Whether a message is a question, and goes nowhere."""
@@ -103,39 +115,70 @@ class Statistics:
         assert destination is not None
         name = destination.physical_name
         if name.startswith(_BROKER):
+            if _RESET in _properties(question):
+                self._before = self._counted()
             self._reply(question, self._of_broker())
         elif name.startswith(_SUBSCRIPTION):
             for consumer in list(self._consumers()):
                 self._reply(question, self._of_consumer(consumer))
                 yield
         else:
-            told = destination.physical_name[len(_DESTINATION) :]
-            asked = told.replace(_LIST_END, "").strip(".")
-            if asked:
-                yield from self._answering_for(question, type(destination).decoded(asked))
-            if _LIST_END in told:
-                self._reply(question, {})
+            yield from self._answering_about(question, destination)
 
-    def _answering_for(self, question: Message, asked: Destination) -> Iterator[None]:
+    def _answering_about(self, question: Message, destination: Destination) -> Iterator[None]:
+        told, properties = destination.physical_name[len(_DESTINATION) :], _properties(question)
+        asked = told.replace(_LIST_END, "").strip(".")
+        has_end = _LIST_END in told or _LIST_END in properties
+        found: list[tuple[Destination, Queue | Topic]] = []
+        if asked:
+            yield from self._finding(type(destination).decoded(asked), found)
+        if _FIRST_TIME in properties:
+            task = self._host.loop.create_task(self._answer_with_times(question, found, has_end=has_end))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        for name, region in found:
+            self._reply(question, self._of_region(name, region))
+            yield
+        if has_end:
+            self._reply(question, {})
+
+    def _finding(self, asked: Destination, found: list[tuple[Destination, Queue | Topic]]) -> Iterator[None]:
         regions: Iterable[tuple[Destination, Queue | Topic]] = (
             list(self._host.queues.items()) if asked.is_queue else list(self._host.topics.items())
         )
-        for destination, region in regions:
-            if asked.matches(destination):
-                self._reply(question, self._of_region(destination, region))
+        for name, region in regions:
+            if asked.matches(name):
+                found.append((name, region))
             yield
+
+    async def _answer_with_times(
+        self, question: Message, found: Iterable[tuple[Destination, Queue | Topic]], *, has_end: bool
+    ) -> None:
+        for name, region in found:
+            told = self._of_region(name, region)
+            try:
+                time_ms = await region.first_came_ms() if isinstance(region, Queue) else None
+            except JdbcStoreError as error:
+                log.warning("the first message of a queue could not be read queue=%s error=%r", name, str(error))
+                time_ms = None
+            self._reply(question, told if time_ms is None else {**told, "firstMessageTimestamp": Long(time_ms)})
+            await asyncio.sleep(0)  # there may be very many
+        if has_end:
+            self._reply(question, {})
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
     def _of_broker(self) -> dict[str, Value]:
         queues, topics = list(self._host.queues.items()), list(self._host.topics.items())
         regions: list[tuple[Destination, Queue | Topic]] = [*queues, *topics]
-        counts = [_counts(region) for _, region in regions]
+        counted = self._counted()
+        for name in _SINCE:
+            counted[name] = max(counted[name] - self._before[name], 0)  # what is forgotten is not counted any more
         memory, options = self._host.memory, self._host.options
         return {
             **self._origin(),
-            **{name: Long(sum(count[name] for count in counts)) for name in _COUNTED},
-            **_UNKNOWNS,
+            **_shown(counted),
             **_usage("memory", memory.used, options.memory_bytes_max),
             **_usage("store", 0, 0),
             **_usage("temp", 0, 0),
@@ -144,12 +187,19 @@ class Statistics:
             "openwire": self._host.origin_url,
         }
 
+    def _counted(self) -> Counter[str]:
+        """What is counted of all destinations together."""
+        counted: Counter[str] = Counter()
+        regions: list[Queue | Topic] = [*self._host.queues.values(), *self._host.topics.values()]
+        for region in regions:
+            counted.update(_counts(region))
+        return counted
+
     def _of_region(self, destination: Destination, region: Queue | Topic) -> dict[str, Value]:
         return {
             **self._origin(),
             "destinationName": destination.qualified_name,
-            **{name: Long(count) for name, count in _counts(region).items()},
-            **_UNKNOWNS,
+            **_shown(_counts(region)),
             **_usage("memory", 0, self._host.options.memory_bytes_max),
             "producerCount": Long(self._host.count_producers(destination)),
         }
@@ -206,13 +256,22 @@ class Statistics:
 
 
 _COUNTED: Final = ("size", "enqueueCount", "dequeueCount", "expiredCount", "inflightCount", "consumerCount")
+#: The bytes of what was enqueued, which are told as an average.
+_BYTES: Final = "bytes"
+#: What begins anew.
+_SINCE: Final = ("enqueueCount", "dequeueCount", "expiredCount", _BYTES)
 _UNKNOWNS: Final[Mapping[str, Value]] = {**dict.fromkeys(_UNKNOWN, Long(0)), **dict.fromkeys(_UNKNOWN_MS, 0.0)}
 
 
 def _counts(region: Queue | Topic) -> dict[str, int]:
     if isinstance(region, Topic):
         consumers = len(region.consumers) + len(region.durable)
-        counted = {"enqueueCount": region.published, "expiredCount": region.expired, "consumerCount": consumers}
+        counted = {
+            "enqueueCount": region.published,
+            "expiredCount": region.expired,
+            "consumerCount": consumers,
+            _BYTES: region.published_bytes,
+        }
         return {**dict.fromkeys(_COUNTED, 0), **counted}
     return {
         "size": region.depth,
@@ -221,7 +280,20 @@ def _counts(region: Queue | Topic) -> dict[str, int]:
         "expiredCount": region.expired,
         "inflightCount": region.in_flight,
         "consumerCount": len(region.consumers),
+        _BYTES: region.enqueued_bytes,
     }
+
+
+def _shown(counted: Mapping[str, int]) -> dict[str, Value]:
+    average = counted[_BYTES] // counted["enqueueCount"] if counted["enqueueCount"] else 0
+    return {**{name: Long(counted[name]) for name in _COUNTED}, "averageMessageSize": Long(average), **_UNKNOWNS}
+
+
+def _properties(question: Message) -> Mapping[str, Value]:
+    try:
+        return question.properties
+    except CodecError:  # whatever these bytes are, they ask for nothing
+        return {}
 
 
 def _usage(name: str, used: int, limit: int) -> dict[str, Value]:

@@ -316,6 +316,7 @@ class Topic:
         "last_used_s",
         "opening",
         "published",
+        "published_bytes",
         "subscriptions",
     )
 
@@ -326,7 +327,7 @@ class Topic:
         #: All durable subscriptions, and those of them that are in use.
         self.durable: set[SubscriptionKey] = set()
         self.subscriptions: dict[SubscriptionKey, TopicSubscription] = {}
-        self.published = self.expired = 0
+        self.published = self.published_bytes = self.expired = 0
         self.opening: Iterator[None] | None = None
         self.last_used_s = broker.loop.time()
         self._broker = broker
@@ -515,6 +516,7 @@ class Topic:
 
     def _count(self, message: Message) -> None:
         self.published += 1
+        self.published_bytes += message.size
         if self._history is not None:
             self._history.add(message)
         if self._is_advising:

@@ -19,7 +19,6 @@ from time import perf_counter
 from typing import Final, TypeAlias, TypeVar
 
 from jdbcstore.broker.broker import Broker
-from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.lifecycle import State, Status
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.topic import Topic
@@ -27,7 +26,6 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.management.views import DestinationView, Sample, TermView
 from jdbcstore.store.commit_numbers import CountsCommits
-from jdbcstore.store.contract import Cursor, MessageStore
 
 __all__ = ["Observation", "Totals"]
 
@@ -320,19 +318,7 @@ class Observation:
         dequeued = queue.dequeued
         if seen is None:
             return
-        returned, has_delayed = queue.contents.returned.first(), bool(queue.contents.delayed)
-        first = [*(lane.window[0] for lane in queue.lanes() if lane.window), *([] if returned is None else [returned])]
-        times = [came for delivery in first if (came := _came_ms(delivery)) is not None]
-        stores: list[MessageStore] = []
-        for lane in queue.lanes():
-            # With nothing in flight, given back or unread the window begins with the first message.
-            is_elsewhere = lane.in_flight or returned is not None or has_delayed or lane.depth > len(lane.window)
-            if lane.is_open and is_elsewhere and lane.store not in stores:
-                stores.append(lane.store)
-        for store in stores:
-            page = await self._broker.read(store.recover_next_messages, Cursor(), 1, 1)
-            times += [message.broker_in_time or message.timestamp for message in page.messages]
-        seen.oldest_ms, seen.oldest_at = min((time for time in times if time > 0), default=None), dequeued
+        seen.oldest_ms, seen.oldest_at = await queue.first_came_ms(), dequeued
 
     def view_of(self, name: Destination) -> DestinationView | None:
         """One destination as it is now, with rates and age as of the last round; None if it is not there."""
@@ -430,8 +416,3 @@ class Observation:
             await asyncio.sleep(_LAG_S)
             self.loop_lag_ms = max(loop.time() - due_s, 0.0) * 1000
             self.loop_lag_max_ms = max(self.loop_lag_max_ms, self.loop_lag_ms)
-
-
-def _came_ms(delivery: Delivery) -> int | None:
-    message = delivery.message
-    return None if message is None else message.broker_in_time or message.timestamp

@@ -210,6 +210,11 @@ class Conversation(ABC, Generic[E]):
         else:
             self.client.account.frame_is(held, self._core.missing_bytes)
 
+    def _count_read(self) -> None:
+        """What was unfinished and is heard now counts where it is going to be kept, and not here as well."""
+        if self._unfinished_bytes:
+            self.client.account.left_unfinished(self._core.held_bytes)
+
     def _listen(self, data: bytes = b"") -> None:
         """Do what the client asks for, in order, as far as it may go on, and for one slice at most: if it has asked for
         more than can be done in that time, the others are next."""
@@ -217,9 +222,13 @@ class Conversation(ABC, Generic[E]):
         deadline_s = perf_counter() + SLICE_S
         if self._unheard:
             unheard, self._unheard = self._unheard, []
+            self._count_read()
             self._hear(unheard, deadline_s)
         while not (client.is_held or self._unheard or self._is_deaf):
-            self._hear(self._read(data, _FRAMES_AT_ONCE), deadline_s)
+            events = self._read(data, _FRAMES_AT_ONCE)
+            self._count_read()
+            self._hear(events, deadline_s)
+            del events  # they may be large
             if not self._core.has_more:
                 break
             data = b""

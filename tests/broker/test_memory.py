@@ -11,9 +11,11 @@ from benchmarks.memory_attacks import MEMORY_ATTACKS
 from benchmarks.openwire_attacks import OPENWIRE_ATTACKS
 from jdbcstore import Broker, PersistenceAdapter, Queue
 from jdbcstore.destination import Destination
+from jdbcstore.openwire import commands as c
 from jdbcstore.transport.stomp.conversion import number_of
 from tests.broker.client import Client
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.openwire_client import OpenWireClient
 from tests.broker.test_receipts import commits_held
 from tests.waiting import wait_until
 
@@ -113,6 +115,17 @@ def test_a_hog_does_not_shut_out_those_who_keep_little(
     assert len(other.message().body) == 10_000
     hog.drop()
     wait_until(lambda: brokers[0].memory.kept < 10_000)
+
+
+def test_a_large_message_counts_once_while_it_is_heard(start_broker: StartBroker, open_client: OpenClient) -> None:
+    address = start_broker(bind="auto://127.0.0.1:0", memory_bytes_max=4 << 20)
+    client = open_client(address)
+    client.done("BEGIN", {"transaction": "t"})
+    client.publish("/queue/A", "x" * 700_000, transaction="t")  # with its frame it would be too much
+    client.done("COMMIT", {"transaction": "t"})
+    with OpenWireClient(address, cache=64) as jms:  # which has the broker keep names as well
+        for _ in range(2):
+            assert type(jms.send(Queue("A"), "x" * 1_000_000)) is c.Response
 
 
 def test_large_frames_wait_for_each_other_and_all_arrive(

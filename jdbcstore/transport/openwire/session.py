@@ -141,6 +141,7 @@ class OpenWireSession(Conversation[Event]):
         if answer := self._openwire.data_to_send():
             self._frames.append(answer)
         if self._openwire.cached_bytes > self._cached_bytes:
+            self._count_read()
             self._count_cached(self._openwire.cached_bytes)
         return events
 

@@ -259,6 +259,9 @@ public final class AdvisoryJudge extends Judge {
         for (Object key : Collections.list(answer.getMapNames())) {
             Object value = answer.getObject((String) key);
             found.put((String) key, value == null ? "null" : value.getClass().getSimpleName());
+            if (key.equals("averageMessageSize") || key.equals("firstMessageTimestamp")) {
+                found.put(key + " is known", ((Number) value).longValue() > 0);
+            }
         }
         return found;
     }
@@ -429,14 +432,21 @@ public final class AdvisoryJudge extends Judge {
             session.createProducer(session.createQueue(own(".a")));
             whoHas(taking); // the third, which takes the place of the first
             String[] names = {"Broker", "Destination." + own(".a"), "Destination." + own(".*"), "Destination." + own(".unknown"),
-                "Destination." + own(".b") + "ActiveMQ.Statistics.Destination.List.End.With.Null"};
-            int[] expected = {1, 1, 2, 0, 2};
+                "Destination." + own(".b") + "ActiveMQ.Statistics.Destination.List.End.With.Null",
+                "Destination." + own(".b") + "?Destination.List.End.With.Null",
+                "Destination." + own(".a") + "?Destination.Include.First.Message.Timestamp",
+                "Destination." + own(".a") + ".unknown?Destination.Include.First.Message.Timestamp,Destination.List.End.With.Null"};
+            int[] expected = {1, 1, 2, 0, 2, 2, 1, 1};
             for (int asked = 0; asked < names.length; asked++) {
                 String name = names[asked];
                 Message question = session.createMessage();
                 question.setJMSReplyTo(replies);
                 question.setJMSCorrelationID(name);
-                MessageProducer producer = session.createProducer(session.createQueue("ActiveMQ.Statistics." + name));
+                String[] parts = name.split("\\?");
+                for (String wish : parts.length > 1 ? parts[1].split(",") : new String[0]) {
+                    question.setBooleanProperty("ActiveMQ.Statistics." + wish, false);
+                }
+                MessageProducer producer = session.createProducer(session.createQueue("ActiveMQ.Statistics." + parts[0]));
                 producer.send(question);
                 producer.close();
                 List<Object> answers = new ArrayList<>();

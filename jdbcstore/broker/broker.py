@@ -120,7 +120,8 @@ class Broker:
             topics. A store has to remember the queues of other virtual topics (`JdbcOptions.virtual_topic_consumers`).
 
     Raises:
-        ConfigurationError: there is authorisation without users.
+        ConfigurationError: there is authorisation without users, or what is refused is to be scheduled without a
+            scheduler.
     """
 
     def __init__(
@@ -143,6 +144,8 @@ class Broker:
         self._policies = PolicyMap(policies, default_policy(self.options))
         self.is_told_of_slow_consumers = any(one.advisory_for_slow_consumers for one in self._policies.all())
         self._redelivery_policies = PolicyMap(redelivery_policies, RedeliveryPolicy())
+        if not self.options.scheduler_support and any(one.schedule_refused for one in self._redelivery_policies.all()):
+            raise ConfigurationError("refused messages are scheduled: schedule_refused needs scheduler_support")
         dead_letters = DeadLetters(
             QueueName(self.options.dead_letter_queue), [policy.dead_letter_strategy for policy in policies]
         )
@@ -218,6 +221,7 @@ class Broker:
         self.expire_unused = router.expire_unused
         self.transfer, self.dead_lettered = router.transfer, router.dead_lettered
         self.dead_letter, self.is_for_dead_letters = router.dead_letter, router.is_for_dead_letters
+        self.refused = router.refused
         turns = Turns(self)
         self.awake, self.talking = turns.awake, turns.talking
         self._promise_turn, self.turn, self.say_everything = turns.promise, turns.turn, turns.say_everything

@@ -63,5 +63,8 @@ class DestinationHost(Host, Protocol):
     def is_for_dead_letters(self, destination: Destination) -> bool:
         """Whether dead letters go there."""
 
+    def refused(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
+        """A client refuses a message: send it again later, or move it to the dead letters, in one commit."""
+
     def dead_letter(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """Move a delivered message to the dead letters, in one commit, or drop it if its policy says so."""

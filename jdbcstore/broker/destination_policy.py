@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from random import uniform
 from typing import Final, Generic, TypeVar
 
 from jdbcstore.broker.options import BrokerOptions
@@ -83,6 +84,12 @@ class RedeliveryPolicy:
         redelivery_delay_ms: how long before each of the others.
         back_off_multiplier: how many times longer it waits each time; 1 is the same each time.
         maximum_redelivery_delay_ms: the longest it waits with that; -1 is no limit.
+        collision_avoidance_percent: how much longer or shorter it waits, at random, so that messages that were given
+            back together do not come again together; 0 is not.
+        schedule_refused: whether a message of a queue that a client refuses is sent to it again, when its time has
+            passed and as often as it may be; otherwise it becomes a dead letter at once (ActiveMQ:
+            ``redeliveryPlugin``).
+        send_to_dlq_if_max_retries_exceeded: whether what is not delivered again becomes a dead letter, or vanishes.
     """
 
     pattern: Destination | None = None
@@ -91,6 +98,9 @@ class RedeliveryPolicy:
     redelivery_delay_ms: int = 0
     back_off_multiplier: float = 1.0
     maximum_redelivery_delay_ms: int = -1
+    collision_avoidance_percent: int = 0
+    schedule_refused: bool = False
+    send_to_dlq_if_max_retries_exceeded: bool = True
 
     def __post_init__(self) -> None:
         _check_numbers(self, least=-1)
@@ -108,7 +118,28 @@ class RedeliveryPolicy:
             if delay_ms >= longest_ms:
                 break
             delay_ms *= self.back_off_multiplier
-        return int(min(delay_ms, longest_ms))
+        return self._varied(int(min(delay_ms, longest_ms)))
+
+    def refused_delay_ms(self, redeliveries: int, previous_ms: int) -> int:
+        """How long a refused message waits.
+
+        Args:
+            redeliveries: how often it was delivered again before.
+            previous_ms: how long it has waited the last time; 0 if it was not refused before.
+        """
+        if not redeliveries:
+            return max(self.initial_redelivery_delay_ms, 0)
+        delay_ms = max(self.redelivery_delay_ms, 0)
+        if previous_ms > 0 and self.back_off_multiplier > 1:
+            longest_ms = _LONGEST_MS if self.maximum_redelivery_delay_ms < 0 else self.maximum_redelivery_delay_ms
+            delay_ms = int(min(previous_ms * self.back_off_multiplier, max(longest_ms, delay_ms)))
+        return self._varied(delay_ms)
+
+    def _varied(self, delay_ms: int) -> int:
+        if not self.collision_avoidance_percent:
+            return delay_ms
+        share = self.collision_avoidance_percent / 100
+        return max(int(delay_ms * (1 + uniform(-share, share))), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

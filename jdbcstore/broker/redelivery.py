@@ -115,8 +115,11 @@ class Redelivery:
         return 0 <= self._policy.maximum_redeliveries < delivery.redeliveries and not delivery.failed
 
     def give_up(self, delivery: Delivery) -> None:
-        """A message that was delivered as often as it may be goes to the dead letters."""
+        """A message that was delivered as often as it may be goes to the dead letters, or away."""
         most = self._policy.maximum_redeliveries
         delivery.cause = f"Exceeded redelivery policy limit: maximumRedeliveries={most}"
         delivery.hand_out()
-        self._removal.bury(delivery)
+        if self._policy.send_to_dlq_if_max_retries_exceeded:
+            self._removal.bury(delivery)
+        else:
+            self._removal.discard(delivery)

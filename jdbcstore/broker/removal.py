@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from jdbcstore.broker.delivery import Delivery, DeliveryAnswer
 from jdbcstore.broker.delivery_counts import DeliveryCounts
@@ -26,6 +26,7 @@ __all__ = ["Removal"]
 log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
+_Move: TypeAlias = Callable[[Delivery, DeliveryAnswer], None]
 
 
 class Removal:
@@ -178,10 +179,17 @@ class Removal:
     # -- dead letters ------------------------------------------------------------------------------------------------
 
     def refuse(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
-        """The consumer refuses the message (NACK): it becomes a dead letter. After an error nothing has changed."""
+        """The consumer refuses the message (NACK): it becomes a dead letter, or comes again if a policy says so.
+
+        After an error nothing has changed.
+        """
+        self._load(delivery, answer, self._broker.refused)
+
+    def _load(self, delivery: Delivery, answer: DeliveryAnswer, move: _Move) -> None:
+        """Move a message, which has to be in memory for that."""
         lane = delivery.lane
         if delivery.message is not None or lane is None:
-            self._move(delivery, answer)
+            self._move(delivery, answer, move)
             return
 
         def loaded(future: asyncio.Future[Message | None]) -> None:
@@ -200,14 +208,14 @@ class Removal:
                 answer([delivery], None)
             else:
                 self._contents.keep(delivery, message)
-                self._move(delivery, answer)
+                self._move(delivery, answer, move)
 
         self._broker.read_patiently(lane.store.get_message, delivery.message_id).add_done_callback(loaded)
 
-    def _move(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
+    def _move(self, delivery: Delivery, answer: DeliveryAnswer, move: _Move) -> None:
         """Move a message to the dead letters. Whatever is wrong with it, this raises nothing, and answers."""
         try:
-            self._broker.dead_letter(delivery, answer)
+            move(delivery, answer)
         except Exception as error:
             log.exception("defect in making a dead letter message_id=%s", delivery.message_id)
             answer([delivery], error)
@@ -237,7 +245,7 @@ class Removal:
 
         If that can never be, it is left alone until the store is read anew.
         """
-        self.refuse(delivery, self._buried)
+        self._load(delivery, self._buried, self._broker.dead_letter)
 
     def _buried(self, deliveries: Sequence[Delivery], error: BaseException | None) -> None:
         if error is None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
 from jdbcstore.broker.delivery import Answer, Answers, Delivery, DeliveryAnswer, by_lane
-from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.durable import SubscriptionStore, settlements
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.interceptors import Interceptors
@@ -23,6 +23,7 @@ from jdbcstore.broker.publications import FollowedAnswer, Publications
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.region_host import NOTHING
+from jdbcstore.broker.schedule import REDELIVERY_DELAY
 from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.topic import Publisher, Topic
 from jdbcstore.destination import Destination
@@ -57,6 +58,9 @@ class Destinations(Host, Protocol):
 
     def policy_for(self, destination: Destination) -> DestinationPolicy:
         """The policy of a destination."""
+
+    def redelivery_policy_for(self, destination: Destination) -> RedeliveryPolicy:
+        """How often messages of this destination are delivered again, and when."""
 
     @property
     def advisories(self) -> Advisories:
@@ -454,6 +458,40 @@ class Router:
     def is_for_dead_letters(self, destination: Destination) -> bool:
         """Whether dead letters go there."""
         return self._dead_letters.holds(destination)
+
+    def refused(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
+        """A client refuses a message: it is kept for later, in one commit, if the policy of its queue says so, and the
+        store can keep it; else it becomes a dead letter, or is dropped. After an error it is where it was."""
+        message, lane = delivery.message, delivery.lane
+        if message is None or lane is None:
+            raise ValueError(f"{delivery!r} holds no message to move")
+        source = lane.queue.destination
+        policy = self._host.redelivery_policy_for(source)
+        most = policy.maximum_redeliveries
+        if not source.is_queue or message.expired(self._host.now_ms()):
+            self.dead_letter(delivery, answer)
+        elif policy.schedule_refused and self._scheduler.is_serving and (most < 0 or delivery.redeliveries < most):
+            self._send_again(message, delivery, policy, answer)
+        elif policy.send_to_dlq_if_max_retries_exceeded:
+            self.dead_letter(delivery, answer)
+        else:
+            log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
+            lane.queue.removal.acknowledge([delivery], answer)
+
+    def _send_again(
+        self, message: Message, delivery: Delivery, policy: RedeliveryPolicy, answer: DeliveryAnswer
+    ) -> None:
+        again = message.copy()
+        again.transaction_id = None
+        again.redelivery_counter = delivery.redeliveries + 1
+        waited_ms = message.properties.get(REDELIVERY_DELAY)
+        delay_ms = policy.refused_delay_ms(delivery.redeliveries, waited_ms if isinstance(waited_ms, int) else 0)
+        try:
+            job = self._scheduler.job_of_redelivery(again, delay_ms)
+        except JdbcStoreError as error:
+            answer([delivery], error)
+            return
+        self._commit([], [delivery], None, lambda error: answer([delivery], error), Commit(jobs=[job]))
 
     def dead_letter(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """Move a delivered message to the dead letters, in one commit, or drop it if its policy says so.

@@ -17,16 +17,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from jdbcstore.broker.delivery import Answer
 from jdbcstore.broker.region_host import RegionHost
-from jdbcstore.broker.schedule import JOB_ID, asks_for_schedule, due_message, firing_of, job_of
+from jdbcstore.broker.schedule import (
+    DELAY,
+    JOB_ID,
+    REDELIVERY_DELAY,
+    asks_for_schedule,
+    due_message,
+    firing_of,
+    job_of,
+)
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, ProtocolError, SchemaMismatch, StoreClosed, may_pass
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
+from jdbcstore.primitives import Long
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
 from jdbcstore.store.jobs import HELD_MS, JobPlace
@@ -131,6 +141,20 @@ class Scheduler:
                 f" {options.scheduled_jobs_max}. Try again later"
             )
         return self.timed(message)
+
+    def job_of_redelivery(self, message: Message, delay_ms: int) -> ScheduledJob:
+        """The job that sends a message again. Its name is its own: other queues may have the message, too.
+
+        Args:
+            message: becomes one that asks for it.
+            delay_ms: how long it waits.
+
+        Raises:
+            ProtocolError: it cannot be kept.
+        """
+        asked = {name: value for name, value in message.properties.items() if name != JOB_ID}
+        message.properties = asked | {REDELIVERY_DELAY: Long(delay_ms), DELAY: Long(delay_ms)}
+        return replace(self.job_of(message), job_id=str(self._next_message_id()))
 
     def timed(self, message: Message) -> ScheduledJob:
         """The job of a message, however many wait. Raises ProtocolError if it has no time to be sent at."""

@@ -185,14 +185,34 @@ class _Policy:
 def read_redeliveries(settings: Settings, options: Options, bean: Bean) -> None:
     """Read a ``<redeliveryPlugin>`` into `Options.redelivery_policies`. Raises PlacedError."""
     plugin = settings.examine(bean, ("redeliveryPlugin",))
-    if "redeliveryPolicyMap" not in plugin.open:
-        return
+    if options.value("broker.scheduler_support") is False:
+        raise PlacedError(bean.place, f"{bean.label} sends messages later: leave schedulerSupport out, or make it true")
+    first = len(options.redelivery_policies)
+    if "redeliveryPolicyMap" in plugin.open:
+        _read_redelivery_policies(
+            settings, options, plugin, is_kept=_flag(settings, plugin, "sendToDlqIfMaxRetriesExceeded")
+        )
+    has_default = any(policy.pattern is None for policy in options.redelivery_policies[first:])
+    if not _flag(settings, plugin, "fallbackToDeadLetter") and not has_default:
+        options.redelivery_policies.append(RedeliveryPolicy(send_to_dlq_if_max_retries_exceeded=False))
+        settings.findings.use(
+            "redelivery_policies", "every other destination, what is refused vanishes", bean.place, bean.label
+        )
+
+
+def _flag(settings: Settings, examined: Examined, name: str) -> bool:
+    """A flag that is true without a word."""
+    return name not in examined.open or boolean(settings.only_text(examined.open[name]))
+
+
+def _read_redelivery_policies(settings: Settings, options: Options, plugin: Examined, *, is_kept: bool) -> None:
     examined = settings.examine(settings.only_bean(plugin.open["redeliveryPolicyMap"]), ("redeliveryPolicyMap",))
     for name in ("redeliveryPolicyEntries", "defaultEntry"):
         for value in examined.open[name].values if name in examined.open else ():
             with settings.findings.errors_at(value.place):
                 entry = settings.examine(settings.bean(value), ("redeliveryPolicy",))
                 policy = _redelivery_policy(settings, entry, is_default=name == "defaultEntry")
+                policy = replace(policy, schedule_refused=True, send_to_dlq_if_max_retries_exceeded=is_kept)
                 options.redelivery_policies.append(policy)
                 shown = f"{policy.pattern or 'every other destination'}, {policy.maximum_redeliveries} redeliveries"
                 settings.findings.use("redelivery_policies", shown, entry.bean.place, entry.bean.label)
@@ -204,11 +224,15 @@ def _redelivery_policy(settings: Settings, examined: Examined, *, is_default: bo
         "initial_redelivery_delay_ms": 1000,
         "redelivery_delay_ms": 1000,
         "back_off_multiplier": 5.0,
+        "collision_avoidance_percent": 15,
     }
     fields |= {name: given.value for name, given in examined.of("redelivery").items()}
     back_off = examined.open.get("useExponentialBackOff")
     if back_off is None or not boolean(settings.only_text(back_off)):
         fields["back_off_multiplier"] = 1.0
+    avoidance = examined.open.get("useCollisionAvoidance")
+    if avoidance is None or not boolean(settings.only_text(avoidance)):
+        fields["collision_avoidance_percent"] = 0
     return RedeliveryPolicy(pattern=None if is_default else _pattern(settings, examined), **fields)
 
 

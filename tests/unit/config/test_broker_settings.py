@@ -885,10 +885,32 @@ def test_redelivery_policies_are_read(tmp_path: Path) -> None:
             redelivery_delay_ms=50,
             back_off_multiplier=2.0,
             maximum_redelivery_delay_ms=9000,
+            schedule_refused=True,
         ),
-        RedeliveryPolicy(maximum_redeliveries=6, initial_redelivery_delay_ms=1000, redelivery_delay_ms=1000),
+        RedeliveryPolicy(
+            maximum_redeliveries=6,
+            initial_redelivery_delay_ms=1000,
+            redelivery_delay_ms=1000,
+            schedule_refused=True,
+        ),
     )
     assert warnings(xml) == []
+
+
+def test_what_is_not_delivered_again_may_vanish(tmp_path: Path) -> None:
+    entries = """<redeliveryPolicyMap><redeliveryPolicyMap><redeliveryPolicyEntries>
+<redeliveryPolicy queue="A" useCollisionAvoidance="true"/></redeliveryPolicyEntries></redeliveryPolicyMap>
+</redeliveryPolicyMap>"""
+    flags = 'sendToDlqIfMaxRetriesExceeded="false" fallbackToDeadLetter="false"'
+    policies = read(tmp_path, plugins(f"<redeliveryPlugin {flags}>{entries}</redeliveryPlugin>")).configuration
+    named, others = policies.redelivery_policies
+    assert (named.collision_avoidance_percent, named.send_to_dlq_if_max_retries_exceeded) == (15, False)
+    assert others == RedeliveryPolicy(send_to_dlq_if_max_retries_exceeded=False)
+
+
+def test_redelivery_needs_the_scheduler(tmp_path: Path) -> None:
+    xml = read(tmp_path, document("<plugins><redeliveryPlugin/></plugins>", attributes='schedulerSupport="false"'))
+    assert "leave schedulerSupport out, or make it true" in errors(xml)[0]
 
 
 def test_the_default_entry_has_no_pattern(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ kind = "individual"
 queue_prefix = "DLQ."
 [policies."queue://ORDERS.>".redelivery]
 maximum_redeliveries = 3
+schedule_refused = true
 [policies."topic://PRICES.*"]
 durable_topic_prefetch = 9
 [policies.default]
@@ -40,7 +41,7 @@ def test_policies_are_read_and_given_to_the_broker(tmp_path: Path) -> None:
         prioritized_messages=True,
         dead_letter_strategy=DeadLetterStrategy(kind="individual", queue_prefix="DLQ."),
     )
-    limit = RedeliveryPolicy(pattern=Queue("ORDERS.>"), maximum_redeliveries=3)
+    limit = RedeliveryPolicy(pattern=Queue("ORDERS.>"), maximum_redeliveries=3, schedule_refused=True)
     broker = build_broker(configuration)
     assert broker.policy_for(Queue("ORDERS.NEW")) == orders
     assert broker.redelivery_policy_for(Queue("ORDERS.NEW")) == limit

@@ -329,11 +329,16 @@ POLICY_KINDS: Final = (
     ),
     Kind(
         "redeliveryPlugin",
-        "How often messages are delivered again, for destinations without a limit in their consumers.",
+        "How often messages are delivered again, also those that clients refuse.",
         {
             "redeliveryPolicyMap": used("see below"),
-            "fallbackToDeadLetter": ignored("without a policy messages are delivered again for ever", "true", "true"),
-            "sendToDlqIfMaxRetriesExceeded": ignored("see the strategy for dead letters", "true", "true"),
+            "fallbackToDeadLetter": used(
+                "false: without a policy, what is refused vanishes, `send_to_dlq_if_max_retries_exceeded`", "true"
+            ),
+            "sendToDlqIfMaxRetriesExceeded": used(
+                "`send_to_dlq_if_max_retries_exceeded` of all policies: false: what is not delivered again vanishes",
+                "true",
+            ),
         },
         ("org.apache.activemq.broker.util.RedeliveryPlugin",),
         where="policies",
@@ -350,7 +355,7 @@ POLICY_KINDS: Final = (
     ),
     Kind(
         "redeliveryPolicy",
-        "How often and when messages of a pattern are delivered again.",
+        "How often and when messages of a pattern are delivered again; `schedule_refused` is true for all of them.",
         {
             "queue": used("which queues", "none"),
             "topic": used("which topics", "none"),
@@ -363,8 +368,8 @@ POLICY_KINDS: Final = (
             "useExponentialBackOff": used("whether backOffMultiplier counts", "false"),
             "backOffMultiplier": _redelivery("back_off_multiplier", "5", number),
             "maximumRedeliveryDelay": _redelivery("maximum_redelivery_delay_ms", "-1, no limit", integer),
-            "useCollisionAvoidance": ignored("each message waits the same time", "false", "false"),
-            "collisionAvoidancePercent": ignored("each message waits the same time", "15"),
+            "useCollisionAvoidance": used("whether collisionAvoidancePercent counts", "false"),
+            "collisionAvoidancePercent": _redelivery("collision_avoidance_percent", "15", integer),
             "preDispatchCheck": ignored("the broker counts", "true", "true"),
         },
         ("org.apache.activemq.RedeliveryPolicy",),

@@ -27,7 +27,7 @@ from jdbcstore.broker.schedule import REDELIVERY_DELAY
 from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.topic import Publisher, Topic
 from jdbcstore.destination import Destination
-from jdbcstore.errors import JdbcStoreError, may_pass
+from jdbcstore.errors import CodecError, JdbcStoreError, may_pass
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -484,10 +484,13 @@ class Router:
         again = message.copy()
         again.transaction_id = None
         again.redelivery_counter = delivery.redeliveries + 1
-        waited_ms = message.properties.get(REDELIVERY_DELAY)
-        delay_ms = policy.refused_delay_ms(delivery.redeliveries, waited_ms if isinstance(waited_ms, int) else 0)
         try:
+            waited_ms = message.properties.get(REDELIVERY_DELAY)
+            delay_ms = policy.refused_delay_ms(delivery.redeliveries, waited_ms if isinstance(waited_ms, int) else 0)
             job = self._scheduler.job_of_redelivery(again, delay_ms)
+        except CodecError:  # properties that nobody can read cannot say when it is due either
+            self.dead_letter(delivery, answer)
+            return
         except JdbcStoreError as error:
             answer([delivery], error)
             return

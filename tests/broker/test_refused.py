@@ -11,9 +11,11 @@ from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Queue, open_sto
 from jdbcstore.broker.destination_policy import RedeliveryPolicy
 from jdbcstore.config.urls import open_spool
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.openwire import commands as c
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.openwire_client import OpenWireClient
 from tests.broker.test_receipts import commits_fail
 from tests.broker.test_scheduling import Wall
 from tests.servers.prepared import PreparedFile
@@ -106,6 +108,19 @@ def test_where_no_more_can_wait_the_client_hears_it(start_broker: StartBroker, o
     first, second = client.message(), client.message()
     client.done("NACK", client.named(first))
     assert "scheduled_jobs_max is 1" in client.request("NACK", client.named(second)).headers["message"]
+
+
+def test_what_nobody_can_mark_as_scheduled_becomes_a_dead_letter(start_broker: StartBroker) -> None:
+    address = start_broker(redelivery=[POLICY], bind="openwire://127.0.0.1:0")
+    with OpenWireClient(address) as client:
+        message = client.message(Queue("A"), "1")
+        message.marshalled_properties = b"no map"
+        assert type(client.ask(message)) is c.Response
+        client.subscribe(Queue("A"))
+        delivery = client.dispatch()
+        client.acknowledge(delivery, delivery, c.ACK_POISON)
+        client.subscribe(Queue("ActiveMQ.DLQ"), number=2)
+        assert client.text() == "1"
 
 
 def test_a_durable_subscriber_refuses_for_itself(start_broker: StartBroker, open_client: OpenClient) -> None:

@@ -136,7 +136,7 @@ class ClientAccount:
         """
         size, memory = arrived + announced, self._memory
         if size <= _SMALL_FRAME_BYTES:
-            if self._frame > _SMALL_FRAME_BYTES:
+            if self._since_s:
                 self._finished()
             self._count(size)
             return

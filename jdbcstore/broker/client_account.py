@@ -159,6 +159,11 @@ class ClientAccount:
         self._count(size)
 
     @property
+    def frame_bytes(self) -> int:
+        """What is counted for its unfinished frame, or for what waits for its turn."""
+        return self._frame
+
+    @property
     def _own(self) -> int:
         return self.kept + self._frame
 
@@ -173,7 +178,7 @@ class ClientAccount:
             self._client.hold()
             self._timer = self._loop.call_later(self._options.memory_timeout_s, self._waited_long)
         self._wanted = size
-        if memory.kept > 2 * memory.kept_max:
+        if memory.kept_besides > 2 * memory.kept_max:
             self._client.disconnect(
                 f"There is no memory for a frame of {size} bytes: memory_bytes_max is {memory.bytes_max}. Try again"
                 " later",

@@ -13,7 +13,8 @@ What happens at the limit of each:
   Everything moves on, slowly; consumers' acknowledgements are never held back.
 * *Kept*: what would keep more is refused, with an ERROR that names the limit. The last quarter of this part is for
   connections that keep no more than their share of it, so one that keeps much does not shut out the others. A large
-  frame waits (its socket is not read) until there is room for it; one at a time may always go on, whatever there is.
+  frame waits (its socket is not read) until there is room for it; one at a time may always go on, whatever there is,
+  and takes no room from anybody.
 * *Uncommitted*: whoever sends waits. The store's answers make room, so nobody waits for another client. COMMIT, ABORT
   and ACK are heard by those who do not wait with a SEND before them.
 
@@ -80,6 +81,10 @@ class Parked(Protocol):
 
 class LargeFrame(Protocol):
     """A connection with a large frame that is not complete."""
+
+    @property
+    def frame_bytes(self) -> int:
+        """What is counted for the frame."""
 
     def try_again(self) -> bool:
         """Go on with the frame if there is room now. Returns whether there was."""
@@ -187,8 +192,13 @@ class Memory:
 
     def may_keep(self, size: int, own: int) -> bool:
         """Whether a connection that keeps `own` bytes may keep `size` more."""
-        kept = self.kept + size
+        kept = self.kept_besides + size
         return kept <= self.kept_max * 3 // 4 or (kept <= self.kept_max and own + size <= self.share)
+
+    @property
+    def kept_besides(self) -> int:
+        """What clients keep besides the one frame that may grow beyond the limit, which shuts nobody out."""
+        return self.kept - (0 if self._growing is None else self._growing.frame_bytes)
 
     def may_grow(self, account: LargeFrame, size: int, own: int) -> bool:
         """Whether the frame of a connection may grow by so many bytes. One of all that ask may in any case."""

@@ -150,6 +150,25 @@ def test_large_frames_wait_for_each_other_and_all_arrive(
     wait_until(lambda: brokers[0].memory.kept == 0)
 
 
+def test_a_large_frame_shuts_nobody_out(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    address = start_broker(bind="auto://127.0.0.1:0", memory_bytes_max=4 << 20)
+    slow = open_client(address)
+    slow.write(b"SEND\ndestination:/queue/A\ncontent-length:2000000\n\n" + body(100_000))
+    wait_until(lambda: len(brokers[0].memory.large) == 1)
+    with OpenWireClient(address, cache=64) as jms:  # which has the broker keep names
+        assert type(jms.subscribe(Queue("B"))) is c.Response
+        assert type(jms.send(Queue("B"), "x")) is c.Response
+    client = open_client(address)
+    client.done("BEGIN", {"transaction": "t"})
+    client.publish("/queue/B", "x" * 300_000, transaction="t")
+    client.done("COMMIT", {"transaction": "t"})
+    slow.write(body(1_900_000) + b"\0")
+    slow.publish("/queue/B", "complete")
+    wait_until(lambda: not brokers[0].memory.large)
+
+
 def test_a_large_frame_that_does_not_end_gives_way_to_others(
     start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
 ) -> None:

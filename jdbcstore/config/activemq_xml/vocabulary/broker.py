@@ -100,7 +100,7 @@ _BROKER: Final = {
     "maxSchedulerRepeatAllowed": ignored("repetitions are not limited; broker.scheduled_jobs_max limits jobs", "1000"),
     "destinations": ignored("a destination is there as soon as somebody uses it"),
     "keepDurableSubsActive": ignored(
-        "what waits for a durable subscription that nobody uses is in the store; what is not persistent does not wait",
+        "what waits for a durable subscription that nobody uses is in the store, also what is not persistent",
         "true",
         "false",
     ),

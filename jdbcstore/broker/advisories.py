@@ -75,7 +75,7 @@ _TOPICS: Final = Topic(f"{ADVISORY_PREFIX}Topic")
 _CONNECTIONS: Final = Topic(f"{ADVISORY_PREFIX}Connection")
 
 #: Kinds whose names tell whether a destination is temporary.
-_TYPED: Final = frozenset({"MessageDLQd", "MessageDelivered", "MessageConsumed", "SlowConsumer"})
+_TYPED: Final = frozenset({"MessageDLQd", "MessageDelivered", "MessageConsumed", "MessageDiscarded", "SlowConsumer"})
 
 #: A session of those whose protocol has none, as ActiveMQ gives to them.
 _NO_SESSION: Final = -1
@@ -289,6 +289,12 @@ class Advisories:
         if info is not None and self._host.is_told_of_slow_consumers and info.consumer_id not in self._slow:
             self._slow.add(info.consumer_id)
             self._host.slices.run(self._telling_slow(info, sources), partial(self._slow.discard, info.consumer_id))
+
+    def discarded(self, consumer: Consumer, message: Message, source: Destination, count: int) -> None:
+        """A subscriber has lost a message of a topic, the last of so many, and its policy wants that to be told."""
+        info = self._consumers.get(consumer)
+        named: _Properties = {} if info is None else {"consumerId": str(info.consumer_id)}
+        self._tell_of("MessageDiscarded", message, source, lambda: {**named, "discardedCount": count})
 
     def _telling_slow(self, info: ConsumerSubject, sources: Iterable[Destination]) -> Iterator[None]:
         for source in sources:

@@ -92,7 +92,8 @@ def _consumer_for(
     if wanted.is_browser:
         return Browser(broker, *common)
     if not is_queue:
-        return TopicConsumer(broker, *common, is_retroactive=wanted.is_retroactive)
+        asked = wanted.pending_max
+        return TopicConsumer(broker, *common, is_retroactive=wanted.is_retroactive, pending_max=asked)
     is_exclusive = wanted.is_exclusive
     if is_exclusive is None:
         is_exclusive = broker.policy_for(wanted.destination).all_consumers_exclusive_by_default

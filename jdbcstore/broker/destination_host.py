@@ -15,7 +15,17 @@ from jdbcstore.message import Message
 from jdbcstore.store.contract import MessageStore, PersistenceAdapter, TopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["DestinationAdvisories", "DestinationHost"]
+__all__ = ["DestinationAdvisories", "DestinationHost", "Publisher"]
+
+
+class Publisher(Protocol):
+    """Who publishes, and may have to wait for slow subscribers."""
+
+    def hold(self) -> None:
+        """Wait. Holds add up."""
+
+    def let_go(self) -> None:
+        """Take one hold back."""
 
 
 class DestinationAdvisories(Protocol):
@@ -62,6 +72,9 @@ class DestinationHost(Host, Protocol):
 
     def is_for_dead_letters(self, destination: Destination) -> bool:
         """Whether dead letters go there."""
+
+    def discarded(self, consumer: Consumer, message: Message, publisher: Publisher | None) -> None:
+        """A subscriber of a topic has lost a message: keep it as a dead letter if its policy says so."""
 
     def refused(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """A client refuses a message: send it again later, or move it to the dead letters, in one commit."""

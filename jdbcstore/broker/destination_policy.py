@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from math import inf
 from random import uniform
 from typing import Final, Generic, TypeVar
 
+from jdbcstore.broker.eviction import EVICTIONS
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
 
 __all__ = [
     "GROUP_MAPS",
+    "PENDING_LIMITS",
     "RECOVERIES",
     "DeadLetterStrategy",
     "DestinationPolicy",
@@ -30,6 +33,9 @@ GROUP_MAPS: Final = ("simple", "bucket", "cached")
 
 #: What a topic keeps for subscribers that come later.
 RECOVERIES: Final = ("none", "last_image", "fixed_count", "fixed_size", "timed")
+
+#: Whether a subscriber of a topic may lose messages.
+PENDING_LIMITS: Final = ("none", "constant", "prefetch_rate")
 
 _STRATEGIES: Final = ("shared", "individual", "discarding")
 #: A year: no delay is longer, whatever it is multiplied by.
@@ -162,6 +168,12 @@ class DestinationPolicy:
             held back for it: the rest stays in the store.
         slow_consumer_timeout_ms: how long a subscriber of a topic may hold its publishers back before it is
             disconnected; 0 is the broker's `slow_consumer_timeout_s`.
+        pending_limit: whether a subscriber of a topic may lose messages that it was not sent yet, so that it holds
+            nobody back: ``none``, it may not; ``constant``, all but `pending_messages_max`; ``prefetch_rate``, all but
+            `pending_prefetch_rate` times its prefetch.
+        pending_messages_max, pending_prefetch_rate: as `pending_limit` says.
+        message_eviction: which ones it loses, one of `jdbcstore.broker.eviction.EVICTIONS`.
+        eviction_property: of ``unique_property``: the property.
         producer_flow_control: whether senders are held back.
         lazy_dispatch: read from the store only when a consumer wants something.
         use_consumer_priority: consumers of higher priority go first.
@@ -176,6 +188,7 @@ class DestinationPolicy:
         advisory_for_delivery, advisory_for_consumed: whether it is told of each message that it has arrived, and that a
             consumer is done with it (`jdbcstore.broker.advisories`).
         advisory_for_slow_consumers: whether it is told that a subscriber of a topic does not keep up.
+        advisory_for_discarding_messages: whether it is told that one has lost a message.
         send_advisory_if_no_consumers: whether messages that are not persistent and come while nobody is subscribed are
             shown to those who listen for them.
         include_body_for_advisory: whether advisories about messages have their bodies.
@@ -204,6 +217,11 @@ class DestinationPolicy:
     max_browse_page_size: int = 0
     memory_limit_bytes: int = 0
     slow_consumer_timeout_ms: int = 0
+    pending_limit: str = "none"
+    pending_messages_max: int = 0
+    pending_prefetch_rate: float = 0.5
+    message_eviction: str = "oldest"
+    eviction_property: str = ""
     producer_flow_control: bool = True
     lazy_dispatch: bool = False
     use_consumer_priority: bool = True
@@ -216,6 +234,7 @@ class DestinationPolicy:
     advisory_for_delivery: bool = False
     advisory_for_consumed: bool = False
     advisory_for_slow_consumers: bool = False
+    advisory_for_discarding_messages: bool = False
     send_advisory_if_no_consumers: bool = False
     include_body_for_advisory: bool = False
     always_retroactive: bool = False
@@ -239,12 +258,32 @@ class DestinationPolicy:
             raise ConfigurationError(
                 f"message_group_map must be one of {', '.join(GROUP_MAPS)}, got {self.message_group_map!r}"
             )
+        for name, known in (("pending_limit", PENDING_LIMITS), ("message_eviction", EVICTIONS)):
+            if getattr(self, name) not in known:
+                raise ConfigurationError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        if not 0 <= self.pending_prefetch_rate < inf:
+            raise ConfigurationError(f"pending_prefetch_rate must be at least 0, got {self.pending_prefetch_rate}")
+        if self.message_eviction == "unique_property" and not self.eviction_property:
+            raise ConfigurationError("message_eviction 'unique_property' needs eviction_property")
         if self.subscription_recovery not in RECOVERIES:
             raise ConfigurationError(
                 f"subscription_recovery must be one of {', '.join(RECOVERIES)}, got {self.subscription_recovery!r}"
             )
         if self.message_groups_max < 1:
             raise ConfigurationError("message_groups_max must be at least 1, got 0")
+
+    def pending_max(self, prefetch: int, asked: int = 0) -> int:
+        """How many messages may wait for a subscriber of a topic before it loses some; -1 for no limit.
+
+        Args:
+            prefetch: how many it may hold.
+            asked: how many it wants at most; 0 for no wish. It only counts beside a limit, as with ActiveMQ.
+        """
+        if self.pending_limit == "none":
+            return -1
+        is_constant = self.pending_limit == "constant"
+        most = self.pending_messages_max if is_constant else int(prefetch * self.pending_prefetch_rate)
+        return min(most, asked) if asked > 0 else most
 
 
 def _check_numbers(policy: DeadLetterStrategy | DestinationPolicy | RedeliveryPolicy, *, least: int) -> None:

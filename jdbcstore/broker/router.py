@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
-from jdbcstore.broker.delivery import Answer, Answers, Delivery, DeliveryAnswer, by_lane
+from jdbcstore.broker.delivery import Answer, Answers, Consumer, Delivery, DeliveryAnswer, by_lane
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.durable import SubscriptionStore, settlements
 from jdbcstore.broker.host import Host
@@ -25,7 +25,7 @@ from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.region_host import NOTHING
 from jdbcstore.broker.schedule import REDELIVERY_DELAY
 from jdbcstore.broker.scheduler import Scheduler
-from jdbcstore.broker.topic import Publisher, Topic
+from jdbcstore.broker.topic import Publisher, Topic, TopicConsumer
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, JdbcStoreError, may_pass
 from jdbcstore.identifiers import MessageId
@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 #: Destinations whose dead letters are counted; clients choose their names.
 _COUNTED_MAX: Final = 100_000
+#: Lost messages that are remembered, as ActiveMQ's audit of dead letters does.
+_LOST_MAX: Final = 2048
 #: Who has taken note of a message that is being stored, and what of.
 _Noted: TypeAlias = tuple[Lane | Topic, Any]
 
@@ -86,6 +88,8 @@ class Router:
         self._dead_letters = dead_letters
         #: What is published after its commit.
         self._publications: Publications
+        #: Messages of topics that subscribers have lost and that are dead letters already, the last of them.
+        self._lost: dict[str, None] = {}
         #: How many messages of each queue or subscription became dead letters, since the broker exists.
         self.dead_lettered: Counter[Destination] = Counter()
 
@@ -458,6 +462,40 @@ class Router:
     def is_for_dead_letters(self, destination: Destination) -> bool:
         """Whether dead letters go there."""
         return self._dead_letters.holds(destination)
+
+    def discarded(self, consumer: Consumer, message: Message, publisher: Publisher | None) -> None:
+        """A subscriber of a topic has lost a message. It becomes a dead letter if the topic's policy says so, once for
+        all that lose it; who has published it waits for that."""
+        source = message.destination
+        if source is None:
+            raise ValueError("a message that was published has a destination")
+        policy = self._host.policy_for(source)
+        if policy.advisory_for_discarding_messages and isinstance(consumer, TopicConsumer):
+            self._host.advisories.discarded(consumer, message, source, consumer.discarded)
+        cause = f"TopicSubDiscard. ID:{consumer.subscription_id}"
+        moved = None if str(message.message_id) in self._lost else self._dead_letter_of(message, source, cause)
+        if moved is None:
+            return
+        if len(self._lost) >= _LOST_MAX:
+            del self._lost[next(iter(self._lost))]
+        self._lost[str(message.message_id)] = None
+        self._count_dead(source)
+        self._advise(message, source, is_dead_letter=True)
+        if publisher is not None:
+            publisher.hold()
+
+        def kept(error: BaseException | None) -> None:
+            if publisher is not None:
+                publisher.let_go()
+            if error is not None:
+                log.warning(
+                    "lost message of a topic could not become a dead letter message_id=%s source=%s error=%r",
+                    message.message_id,
+                    source,
+                    str(error),
+                )
+
+        self._commit([*self._stored_with(moved)], [], None, kept)
 
     def refused(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """A client refuses a message: it is kept for later, in one commit, if the policy of its queue says so, and the

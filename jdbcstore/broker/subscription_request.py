@@ -46,6 +46,8 @@ class SubscriptionRequest:
         no_local: leave out what the same client has sent.
         is_retroactive: a new durable subscription begins with the oldest stored message, any other one to a topic with
             what that has kept.
+        pending_max: how many messages of topics it wants to wait for it at most, where a policy lets it lose some; 0 if
+            it has no wish.
     """
 
     key: str
@@ -63,3 +65,4 @@ class SubscriptionRequest:
     priority: int = 0
     no_local: bool = False
     is_retroactive: bool = False
+    pending_max: int = 0

@@ -4,7 +4,7 @@ Durable subscriptions are the business of `jdbcstore.broker.durable`. For all ot
 
 A subscriber that does not keep up collects what it was not sent yet, up to a limit. At the limit the publishers are
 held back (their sockets are not read), for a while. If it has not caught up by then it is disconnected: one lame
-client must not stop all others.
+client must not stop all others. Where a policy says so (`DestinationPolicy.pending_limit`) it loses messages instead.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Final
 
 from jdbcstore.broker.delivery import Answer, Consumer, Delivery, Receiver
-from jdbcstore.broker.destination_host import DestinationHost
+from jdbcstore.broker.destination_host import DestinationHost, Publisher
+from jdbcstore.broker.eviction import evicted
 from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.memory import DELIVERY_BYTES
@@ -39,16 +40,6 @@ __all__ = ["Publisher", "Topic", "TopicConsumer", "TopicSubscription"]
 _PENDING_BYTES_SHORT: Final = 64 << 10
 #: Subscribers that get a message in one go. More of them get it a slice at a time.
 _SUBSCRIBERS_AT_ONCE: Final = 500
-
-
-class Publisher(Protocol):
-    """Who publishes, and may have to wait for slow subscribers."""
-
-    def hold(self) -> None:
-        """Wait. Holds add up."""
-
-    def let_go(self) -> None:
-        """Take one hold back."""
 
 
 class TopicSubscription(Queue, ABC):
@@ -85,18 +76,27 @@ class TopicConsumer(Consumer):
         broker: gives limits and the loop.
         client, subscription_id, destination, mode, prefetch, interest: as `Consumer`.
         is_retroactive: whether it gets what its topics have kept (`jdbcstore.broker.topic_history`).
+        pending_max: how many messages it wants to wait for it at most; 0 if it has no wish.
+
+    Attributes:
+        discarded: how many messages it has lost, because it did not keep up.
     """
 
     __slots__ = (
         "_broker",
+        "_expires_ms",
         "_given",
         "_has_ended",
         "_held",
+        "_is_discarding",
         "_pending",
         "_pending_bytes",
         "_pending_bytes_max",
+        "_pending_max",
+        "_policy",
         "_slow_s",
         "_timer",
+        "discarded",
         "is_retroactive",
         "topics",
     )
@@ -112,16 +112,22 @@ class TopicConsumer(Consumer):
         interest: Interest = EVERYTHING,
         *,
         is_retroactive: bool = False,
+        pending_max: int = 0,
     ) -> None:
         super().__init__(client, subscription_id, destination, mode, prefetch, interest)
         self.is_retroactive = is_retroactive
+        self.discarded = 0
         self.topics: dict[Topic, None] = {}
         self._broker = broker
         self._pending: deque[Delivery] = deque()
         self._pending_bytes = 0
         #: Delivered and not acknowledged.
         self._given = 0
-        policy = broker.policy_for(destination)
+        policy = self._policy = broker.policy_for(destination)
+        self._pending_max = policy.pending_max(prefetch, pending_max)
+        #: Nothing of what is pending expires before; 0 if nothing does.
+        self._expires_ms = 0
+        self._is_discarding = False
         self._slow_s = policy.slow_consumer_timeout_ms / 1000 or broker.options.slow_consumer_timeout_s
         limit_bytes = policy.memory_limit_bytes or broker.options.topic_pending_bytes_max
         self._pending_bytes_max = min(limit_bytes, broker.options.topic_pending_bytes_max)
@@ -143,20 +149,64 @@ class TopicConsumer(Consumer):
             self.is_slow = False
             self._give(delivery)
             return
-        if self._has_ended:
+        if self._has_ended or self._is_discarding:  # what is told of what it loses would make it lose more
             return
         if not self.is_slow and len(self._pending) > self.prefetch > 1:
             self.is_slow = True
             self._tell_slow()
+        if not self._pending_max and len(self._pending) >= self.credit:
+            self.discarded += 1
+            return
         self._pending.append(delivery)
         self._pending_bytes += delivery.size
         self._broker.memory.used += delivery.size
+        if self._pending_max > 0:
+            if message.expiration > 0:
+                self._expires_ms = min(self._expires_ms or message.expiration, message.expiration)
+            if self._excess > 0:
+                self._evict(publisher)
         if self._is_over(1) and publisher is not None and publisher not in self._held:
             self._held.add(publisher)
             publisher.hold()
             if self._timer is None:
                 self._timer = self._broker.loop.call_later(self._slow_s, self._too_slow)
                 self._tell_slow()
+
+    @property
+    def _excess(self) -> int:
+        """How many are pending that it may lose. What its prefetch has room for is as good as sent."""
+        return len(self._pending) - max(self.credit, 0) - self._pending_max
+
+    def _evict(self, publisher: Publisher | None) -> None:
+        """More is pending than may be: let expired messages go, then those that the policy chooses."""
+        if 0 < self._expires_ms < (now_ms := self._broker.now_ms()):
+            self._drop({one for one in self._pending if one.message is not None and one.message.expired(now_ms)})
+            times_ms = [one.message.expiration for one in self._pending if one.message is not None]
+            self._expires_ms = min(filter(None, times_ms), default=0)
+        lost: list[Message] = []
+        while self._excess > 0:
+            if self.credit <= 0 and self._policy.message_eviction == "oldest":
+                gone = [self._pop()]
+            else:
+                waiting = list(self._pending)[max(self.credit, 0) :]
+                messages = [one.message for one in waiting if one.message is not None]
+                places = evicted(self._policy.message_eviction, self._policy.eviction_property, messages)
+                gone = [waiting[place] for place in places]
+                self._drop(set(gone))
+            lost += [one.message for one in gone if one.message is not None]
+        self.discarded += len(lost)
+        self._is_discarding = True
+        try:
+            for message in lost:
+                self._broker.discarded(self, message, publisher)
+        finally:
+            self._is_discarding = False
+
+    def _drop(self, gone: set[Delivery]) -> None:
+        """These are not pending any more."""
+        for delivery in gone:
+            self._forget(delivery)
+        self._pending = deque(delivery for delivery in self._pending if delivery not in gone)
 
     def _tell_slow(self) -> None:
         self._broker.advisories.slow_consumer(self, [topic.destination for topic in self.topics])
@@ -223,9 +273,13 @@ class TopicConsumer(Consumer):
 
     def _pop(self) -> Delivery:
         delivery = self._pending.popleft()
+        self._forget(delivery)
+        return delivery
+
+    def _forget(self, delivery: Delivery) -> None:
+        """It is not counted as pending any more."""
         self._pending_bytes -= delivery.size
         self._broker.memory.used -= delivery.size
-        return delivery
 
     def _is_over(self, part: int) -> bool:
         options = self._broker.options

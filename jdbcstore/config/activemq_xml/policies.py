@@ -35,6 +35,12 @@ _RECOVERIES: Final = {
     "noSubscriptionRecoveryPolicy": "none",
     "timedSubscriptionRecoveryPolicy": "timed",
 }
+_PENDING_LIMITS: Final = ("constantPendingMessageLimitStrategy", "prefetchRatePendingMessageLimitStrategy")
+_EVICTIONS: Final = {
+    "oldestMessageEvictionStrategy": "oldest",
+    "oldestMessageWithLowestPriorityEvictionStrategy": "oldest_lowest_priority",
+    "uniquePropertyMessageEvictionStrategy": "unique_property",
+}
 #: Disconnects who acknowledges late.
 _ABORT_SLOW_ACK: Final = (
     "abortSlowAckConsumerStrategy",
@@ -98,6 +104,8 @@ class _Policy:
         fields |= self._groups()
         fields |= self._recovery()
         fields |= self._slow_consumers()
+        fields |= self._pending_limit()
+        fields |= self._eviction()
         policy = DestinationPolicy(pattern=self._pattern, **fields)
         shown = [str(self._pattern or "every other destination")]
         shown += [f"{name}={getattr(policy, name)}" for name in fields if name != "dead_letter_strategy"]
@@ -153,6 +161,35 @@ class _Policy:
         with self._settings.findings.errors_at(strategy.place):
             examined = self._settings.examine(bean, ("abortSlowConsumerStrategy",))
             return {name: given.value for name, given in examined.of("policy").items()}
+        return {}
+
+    def _pending_limit(self) -> dict[str, Any]:
+        """How much waits for a subscriber of a topic before it loses something."""
+        strategy = self._examined.open.get("pendingMessageLimitStrategy")
+        if strategy is None:
+            return {}
+        with self._settings.findings.errors_at(strategy.place):
+            examined = self._settings.examine(self._settings.only_bean(strategy), _PENDING_LIMITS)
+            if examined.kind.name == "prefetchRatePendingMessageLimitStrategy":
+                fields: dict[str, Any] = {name: given.value for name, given in examined.of("policy").items()}
+                return {"pending_limit": "prefetch_rate", **fields}
+            limit = examined.open.get("limit")
+            most = -1 if limit is None else integer(self._settings.only_text(limit))
+            return {"pending_limit": "constant", "pending_messages_max": most} if most >= 0 else {}
+        return {}
+
+    def _eviction(self) -> dict[str, Any]:
+        """What a subscriber of a topic loses."""
+        strategy = self._examined.open.get("messageEvictionStrategy")
+        if strategy is None:
+            return {}
+        with self._settings.findings.errors_at(strategy.place):
+            examined = self._settings.examine(self._settings.only_bean(strategy), _EVICTIONS)
+            fields: dict[str, Any] = {name: given.value for name, given in examined.of("policy").items()}
+            eviction = _EVICTIONS[examined.kind.name]
+            if eviction == "unique_property" and not fields.get("eviction_property"):
+                return {}  # without a property the oldest goes, as with ActiveMQ
+            return {"message_eviction": eviction, **fields}
         return {}
 
     # -- dead letters --------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ def subscription_request(subscription: Subscription, prefetch: int) -> Subscript
         priority=info.priority,
         no_local=info.no_local,
         is_retroactive=info.retroactive,
+        pending_max=info.maximum_pending_message_limit,
     )
 
 

@@ -59,11 +59,19 @@ def subscription_request(
         priority=_priority(event) if is_competing else 0,
         no_local=_is_true(event, "activemq.noLocal"),
         is_retroactive=_is_true(event, "activemq.retroactive"),
+        pending_max=_pending_max(event),
     )
 
 
 def _is_true(event: Subscribe, header: str) -> bool:
     return event.headers.get(header, "").strip().lower() == "true"
+
+
+def _pending_max(event: Subscribe) -> int:
+    text = event.headers.get("activemq.maximumPendingMessageLimit", "0").strip()
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ProtocolError(f"activemq.maximumPendingMessageLimit has to be a whole number, got '{text}'")
+    return int(text)
 
 
 _PRIORITY: Final = re.compile(r"\s*([+-]?[0-9]{1,3})\s*", re.ASCII)

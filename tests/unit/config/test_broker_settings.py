@@ -835,6 +835,49 @@ def test_a_slow_subscriber_is_disconnected_after_the_time_of_its_strategy(tmp_pa
     assert not warnings(xml)
 
 
+@pytest.mark.parametrize(
+    ("limit", "eviction", "fields"),
+    [
+        (
+            'constantPendingMessageLimitStrategy limit="50"',
+            "oldestMessageEvictionStrategy",
+            {"pending_messages_max": 50},
+        ),
+        ('constantPendingMessageLimitStrategy limit="-1"', "", None),
+        ("constantPendingMessageLimitStrategy", "", None),
+        (
+            'prefetchRatePendingMessageLimitStrategy multiplier="2.5"',
+            "oldestMessageWithLowestPriorityEvictionStrategy",
+            {
+                "pending_limit": "prefetch_rate",
+                "pending_prefetch_rate": 2.5,
+                "message_eviction": "oldest_lowest_priority",
+            },
+        ),
+        (
+            'constantPendingMessageLimitStrategy limit="5"',
+            'uniquePropertyMessageEvictionStrategy propertyName="share"',
+            {"pending_messages_max": 5, "message_eviction": "unique_property", "eviction_property": "share"},
+        ),
+        (
+            'constantPendingMessageLimitStrategy limit="5"',
+            "uniquePropertyMessageEvictionStrategy",
+            {"pending_messages_max": 5},
+        ),
+    ],
+)
+def test_what_a_slow_subscriber_may_lose_is_read(
+    tmp_path: Path, limit: str, eviction: str, fields: dict[str, Any] | None
+) -> None:
+    inside = f"<pendingMessageLimitStrategy><{limit}/></pendingMessageLimitStrategy>"
+    if eviction:
+        inside += f"<messageEvictionStrategy><{eviction}/></messageEvictionStrategy>"
+    xml = read(tmp_path, policies(f'<policyEntry topic="A">{inside}</policyEntry>'))
+    wanted = {} if fields is None else {"pending_limit": "constant", **fields}
+    assert xml.configuration.destination_policies == (DestinationPolicy(pattern=Topic("A"), **wanted),)
+    assert not warnings(xml)
+
+
 def test_who_acknowledges_late_stays_and_the_file_is_told_so(tmp_path: Path) -> None:
     strategy = '<abortSlowAckConsumerStrategy maxTimeSinceLastAck="5000"/>'
     entry = f'<policyEntry topic="A"><slowConsumerStrategy>{strategy}</slowConsumerStrategy></policyEntry>'

@@ -180,6 +180,11 @@ ATTRIBUTES = {
     """,
     "mKahaDB": "directory journalMaxFileLength journalWriteBatchSize journalCleanupInterval checkForCorruption",
     "filteredKahaDB": "queue topic persistenceAdapter perDestination usage",
+    "constantPendingMessageLimitStrategy": "limit",
+    "prefetchRatePendingMessageLimitStrategy": "multiplier",
+    "oldestMessageEvictionStrategy": "evictExpiredMessagesHighWatermark",
+    "oldestMessageWithLowestPriorityEvictionStrategy": "evictExpiredMessagesHighWatermark",
+    "uniquePropertyMessageEvictionStrategy": "evictExpiredMessagesHighWatermark propertyName",
     "virtualDestinationInterceptor": "virtualDestinations",
     "virtualTopic": """
         concurrentSend dropOnResourceLimit local name postfix prefix selectorAware setOriginalDestination transactedSend

@@ -109,7 +109,7 @@ _POLICY: Final = {
     "advisoryForSlowConsumers": _policy("advisory_for_slow_consumers", "false", boolean),
     "includeBodyForAdvisory": _policy("include_body_for_advisory", "false", boolean),
     "sendAdvisoryIfNoConsumers": _policy("send_advisory_if_no_consumers", "false", boolean),
-    "advisoryForDiscardingMessages": ignored("no message is discarded", "false", "false"),
+    "advisoryForDiscardingMessages": _policy("advisory_for_discarding_messages", "false", boolean),
     **ignored_all("advisoryForFastProducers=false advisoryWhenFull=false", _HELD_BACK),
     **ignored_all("enableAudit=true maxAuditDepth=10000 maxProducersToAudit=64 maxQueueAuditDepth=10000", _DUPLICATES),
     **ignored_all(
@@ -121,10 +121,13 @@ _POLICY: Final = {
         "pendingDurableSubscriberPolicy doOptimzeMessageStorage=true optimizeMessageStoreInFlightLimit=10", _NO_DURABLE
     ),
     **ignored_all(
-        "pendingSubscriberPolicy pendingMessageLimitStrategy messageEvictionStrategy "
-        "useTopicSubscriptionInflightStats=true",
+        "pendingSubscriberPolicy useTopicSubscriptionInflightStats=true",
         _SLOW,
     ),
+    "pendingMessageLimitStrategy": used(
+        "`pending_limit` of the policy, see below: what a topic subscriber that does not keep up may lose", "none"
+    ),
+    "messageEvictionStrategy": used("`message_eviction` of the policy, see below: what it loses then", "oldest"),
     "slowConsumerStrategy": used("abortSlowConsumerStrategy, see below; without it the broker's timeout", "none"),
     "subscriptionRecoveryPolicy": used(
         "`subscription_recovery` of the policy, see below: what a topic keeps for subscribers that come later", "none"
@@ -165,6 +168,7 @@ _DEAD_LETTERS: Final = {
 
 
 _STRATEGIES: Final = "org.apache.activemq.broker.region.policy."
+_EXPIRED_FIRST: Final = {"evictExpiredMessagesHighWatermark": ignored("expired messages always go first", "1000")}
 
 POLICY_KINDS: Final = (
     Kind(
@@ -238,6 +242,50 @@ POLICY_KINDS: Final = (
             "name": ignored("strategies have no names"),
         },
         ("org.apache.activemq.broker.region.policy.AbortSlowConsumerStrategy",),
+        where="policies",
+    ),
+    Kind(
+        "constantPendingMessageLimitStrategy",
+        "So many messages wait for a subscriber of a topic.",
+        {"limit": used("`pending_messages_max` of the policy; less than 0 is no limit", "-1")},
+        (_STRATEGIES + "ConstantPendingMessageLimitStrategy",),
+        where="policies",
+    ),
+    Kind(
+        "prefetchRatePendingMessageLimitStrategy",
+        "So many times its prefetch wait for a subscriber of a topic.",
+        {
+            "multiplier": used(
+                "`pending_prefetch_rate` of the policy", "0.5", option="policy.pending_prefetch_rate", read=number
+            )
+        },
+        (_STRATEGIES + "PrefetchRatePendingMessageLimitStrategy",),
+        where="policies",
+    ),
+    Kind(
+        "oldestMessageEvictionStrategy",
+        "It loses the oldest.",
+        _EXPIRED_FIRST,
+        (_STRATEGIES + "OldestMessageEvictionStrategy",),
+        where="policies",
+    ),
+    Kind(
+        "oldestMessageWithLowestPriorityEvictionStrategy",
+        "It loses the oldest of the lowest priority.",
+        _EXPIRED_FIRST,
+        (_STRATEGIES + "OldestMessageWithLowestPriorityEvictionStrategy",),
+        where="policies",
+    ),
+    Kind(
+        "uniquePropertyMessageEvictionStrategy",
+        "It loses all but the last message with each value of a property.",
+        {
+            "propertyName": used(
+                "`eviction_property` of the policy", "empty", option="policy.eviction_property", read=text
+            ),
+            **_EXPIRED_FIRST,
+        },
+        (_STRATEGIES + "UniquePropertyMessageEvictionStrategy",),
         where="policies",
     ),
     Kind(

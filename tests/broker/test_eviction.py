@@ -1,0 +1,158 @@
+"""Subscribers of topics that do not keep up and lose messages, instead of holding back who publishes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from jdbcstore import Broker, PersistenceAdapter
+from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy
+from jdbcstore.broker.eviction import evicted
+from jdbcstore.destination import Topic
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.message import Message
+from jdbcstore.primitives import Value
+from tests.broker.client import Client
+from tests.broker.conftest import OpenClient, StartBroker
+from tests.waiting import wait_until
+
+POLICY = DestinationPolicy(pending_limit="constant", pending_messages_max=3)
+
+
+def lame(client: Client, destination: str = "/topic/T", prefetch: int = 1) -> None:
+    """Subscribe, and acknowledge nothing."""
+    client.subscribe(destination, "client-individual", **{"activemq.prefetchSize": str(prefetch)})
+
+
+def acknowledged(client: Client, count: int) -> Iterator[str]:
+    for _ in range(count):
+        message = client.message()
+        client.ack(message)
+        yield message.text
+
+
+def test_publishers_go_on_and_others_get_everything(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    address = start_broker(policies=[POLICY], topic_pending_max=10, slow_consumer_timeout_s=1)
+    client, quick, sender = (open_client(address) for _ in range(3))
+    lame(client)
+    quick.subscribe("/topic/T")
+    for number in range(2000):
+        sender.send("SEND", {"destination": "/topic/T"}, str(number))
+    assert [quick.message().text for _ in range(2000)] == list(map(str, range(2000)))
+    assert list(acknowledged(client, 4)) == ["0", "1997", "1998", "1999"]
+    assert client.is_silent(0.1)
+    assert [consumer.discarded for consumer in brokers[0].topics[Topic("T")].consumers] == [1996, 0]
+    wait_until(lambda: brokers[0].memory.used == 0, "nothing is kept")
+
+
+def test_who_keeps_up_loses_nothing_while_its_socket_is_full(
+    start_broker: StartBroker, open_client: OpenClient
+) -> None:
+    """Its prefetch has room, so what waits for the socket is as good as sent."""
+    address = start_broker(policies=[DestinationPolicy(pending_limit="constant", pending_messages_max=0)])
+    client, sender = open_client(address), open_client(address)
+    client.subscribe("/topic/T", "client")
+    for _ in range(200):
+        sender.send("SEND", {"destination": "/topic/T"}, b"x" * 50_000)
+    sender.done("BEGIN", {"transaction": "all are published"})
+    assert [len(client.message().body) for _ in range(200)] == [50_000] * 200
+
+
+def test_what_has_expired_goes_first(start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]) -> None:
+    address = start_broker(policies=[POLICY])
+    client, sender = open_client(address), open_client(address)
+    lame(client)
+    soon_ms = int(time.time() * 1000) + 300
+    for text, expires in (("0", 0), ("1", 0), ("2", soon_ms), ("3", 0)):
+        sender.publish("/topic/T", text, persistent="false", expires=str(expires))
+    wait_until(lambda: time.time() * 1000 > soon_ms, "it has expired")
+    sender.publish("/topic/T", "4", persistent="false")
+    assert list(acknowledged(client, 4)) == ["0", "1", "3", "4"]
+
+
+def test_who_publishes_waits_for_the_dead_letters(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
+) -> None:
+    client = open_client(start_broker(sqlite_store, policies=[POLICY]))
+    lame(client)
+    for number in range(200):
+        client.publish("/topic/T", str(number))
+    sender = open_client(client.socket.getpeername())
+    assert sender.rest_of("/queue/ActiveMQ.DLQ") == [str(number) for number in range(1, 197)]
+
+
+def test_dead_letters_may_be_turned_off(start_broker: StartBroker, open_client: OpenClient) -> None:
+    policy = DestinationPolicy(
+        pending_limit="constant", pending_messages_max=1, dead_letter_strategy=DeadLetterStrategy(kind="discarding")
+    )
+    client = open_client(start_broker(policies=[policy]))
+    lame(client)
+    for number in range(5):
+        client.publish("/topic/T", str(number))
+    assert list(acknowledged(client, 2)) == ["0", "4"]
+
+
+def test_it_is_told(start_broker: StartBroker, open_client: OpenClient) -> None:
+    policy = DestinationPolicy(
+        pattern=Topic("T"),
+        pending_limit="constant",
+        pending_messages_max=1,
+        advisory_for_discarding_messages=True,
+        include_body_for_advisory=True,
+    )
+    address = start_broker(policies=[policy, DestinationPolicy(pending_limit="constant", pending_messages_max=1)])
+    client, everything = open_client(address), open_client(address)
+    lame(client)
+    lame(everything, "/topic/>")  # what is told of what it loses does not make it lose more
+    listener = open_client(address)
+    listener.subscribe("/topic/ActiveMQ.Advisory.MessageDiscarded.Topic.T")
+    for number in range(4):
+        client.publish("/topic/T", str(number), persistent="false")
+    counts: dict[str, list[str]] = {}
+    while ["1", "2"] not in counts.values():
+        headers = listener.message().headers
+        counts.setdefault(headers["consumerId"], []).append(headers["discardedCount"])
+
+
+def test_a_limit_may_go_by_the_prefetch(start_broker: StartBroker, open_client: OpenClient) -> None:
+    policy = DestinationPolicy(pending_limit="prefetch_rate", pending_prefetch_rate=2.5)
+    client = open_client(start_broker(policies=[policy]))
+    lame(client, prefetch=2)
+    for number in range(12):
+        client.publish("/topic/T", str(number), persistent="false")
+    assert list(acknowledged(client, 7)) == ["0", "1", "7", "8", "9", "10", "11"]
+    assert client.is_silent(0.1)
+
+
+def message(priority: int = 4, **properties: Value) -> Message:
+    found = Message(priority=priority)
+    found.properties = dict(properties)
+    return found
+
+
+def test_which_ones_go() -> None:
+    priorities = [message(priority) for priority in (4, 2, 9, 2)]
+    assert evicted("oldest", "", priorities) == [0]
+    assert evicted("oldest_lowest_priority", "", priorities) == [1]
+    assert evicted("unique_property", "p", priorities) == [0]
+    assert evicted("unique_property", "p", [message(p=p) for p in "abab"]) == [0, 1]
+    assert evicted("unique_property", "p", [message(p=p) for p in "abc"]) == [0]
+    assert evicted("unique_property", "p", [message(p="a"), message(), message(p="b")]) == [1]
+    assert evicted("unique_property", "p", [message(p=p) for p in ({"a": 1}, [1], {"a": 1}, b"1")]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"pending_limit": "some"}, "pending_limit must be one of none, constant, prefetch_rate"),
+        ({"message_eviction": "newest"}, "message_eviction must be one of oldest"),
+        ({"message_eviction": "unique_property"}, "needs eviction_property"),
+    ],
+)
+def test_what_cannot_be_is_told(fields: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        DestinationPolicy(**fields)  # type: ignore[arg-type]

@@ -134,7 +134,8 @@ class DurableConsumer(Consumer):
         durables: where it has to be told that it goes.
         client, subscription_id, destination, mode, prefetch, interest: as `Consumer`.
         key: which durable subscription it uses.
-        is_retroactive: whether a new subscription begins with the oldest stored message.
+        is_retroactive: whether a new subscription begins with the oldest stored message, and what its topics have kept
+            besides.
     """
 
     __slots__ = ("_durables", "is_retroactive", "key")
@@ -484,7 +485,8 @@ class Durables:
         self._broker.adapter.check_subscription(asked)
         no_local = consumer.interest.unwanted_connection is not None
         is_another = known is not None and known.no_local is not None and known.no_local != no_local
-        if known is None or is_another or not known.is_like(asked):
+        begins = known is None or is_another or not known.is_like(asked)
+        if known is None or begins:
             before, known = known, KnownSubscription(asked, self._broker.loop.time())
             if before is not None:
                 before.forget_left()
@@ -492,7 +494,7 @@ class Durables:
         known.no_local = no_local
         self._remember(known)
         known.consumer = consumer
-        return self._subscribing(known, asked, consumer, answer, is_another=is_another)
+        return self._subscribing(known, asked, consumer, answer, begins=begins, is_another=is_another)
 
     def _subscribing(
         self,
@@ -501,6 +503,7 @@ class Durables:
         consumer: DurableConsumer,
         answer: Answer,
         *,
+        begins: bool,
         is_another: bool,
     ) -> Iterator[None]:
         taken_up: list[DurableSubscription] = []
@@ -513,7 +516,11 @@ class Durables:
                     _check_open(consumer)
                     if is_another and name in known.topics:  # to the store it would be the same one
                         self._delete(known, name, answers)
-                    self._cover(known, self._broker.topic(name), asked, answers, consumer, taken_up)
+                    topic = self._broker.topic(name)
+                    is_new = begins or topic.destination not in known.topics
+                    subscription = self._cover(known, topic, asked, answers, consumer, is_new=is_new)
+                    if subscription is not None:
+                        taken_up.append(subscription)
                 yield
                 _check_open(consumer)
             for name in list(known.topics):
@@ -539,17 +546,23 @@ class Durables:
         asked: SubscriptionInfo,
         answers: _Together,
         consumer: DurableConsumer,
-        taken_up: list[DurableSubscription],
-    ) -> None:
-        """Let a subscription have one topic more, and its client take it up."""
+        *,
+        is_new: bool,
+    ) -> DurableSubscription | None:
+        """Let a subscription have one topic more, and its client take it up if it may; what the client has then."""
         if known.key in topic.subscriptions:  # the topic has appeared meanwhile
-            return
+            return None
         # From here on it takes note of what is published; the store is asked after that.
+        subscription = None
         if consumer.client.access.may_receive(topic.destination):
-            taken_up.append(self._take_up(known, topic, consumer))
+            subscription = self._take_up(known, topic, consumer)
+            if is_new and consumer.is_retroactive:
+                for message in topic.kept_unstored():
+                    subscription.offer(message)
         self._add(topic, asked, answers, retroactive=consumer.is_retroactive)
         known.topics[topic.destination] = None
         topic.durable.add(known.key)
+        return subscription
 
     def _take_up(self, known: KnownSubscription, topic: Topic, consumer: DurableConsumer) -> DurableSubscription:
         self._spools += 1

@@ -44,8 +44,8 @@ class SubscriptionRequest:
         is_exclusive: whether it wants its queues for itself; None for what the policy says.
         priority: -128 to 127; while a consumer of a higher priority can take messages it gets none.
         no_local: leave out what the same client has sent.
-        is_retroactive: a new durable subscription begins with the oldest stored message, any other one to a topic with
-            what that has kept.
+        is_retroactive: one to a topic begins with what that has kept, a new durable subscription with the oldest stored
+            message, too.
         pending_max: how many messages of topics it wants to wait for it at most, where a policy lets it lose some; 0 if
             it has no wish.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Final
 
@@ -414,6 +414,10 @@ class Topic:
             for message in self._history.messages():
                 consumer.publish(message, None)
 
+    def kept_unstored(self) -> Sequence[Message]:
+        """What was kept for subscribers that come later, and is in no store."""
+        return () if self._history is None else self._history.messages(unstored=True)
+
     def open_further(self) -> bool:
         """Do one step of `opening`. Returns whether another one may follow."""
         if self.opening is not None and next(self.opening, False) is False:  # a step gives None
@@ -551,7 +555,7 @@ class Topic:
     def _sending_one(self, publication: _Publication) -> Iterator[None]:
         message, publisher = publication.message, publication.publisher
         if not self._has_expired(message):
-            self._count(message)
+            self._count(message, is_stored=publication.is_stored)
             for consumer in list(self.consumers):
                 if consumer in self.consumers:
                     consumer.publish(message, publisher)
@@ -568,11 +572,11 @@ class Topic:
         self.expired += has_expired
         return has_expired
 
-    def _count(self, message: Message) -> None:
+    def _count(self, message: Message, *, is_stored: bool) -> None:
         self.published += 1
         self.published_bytes += message.size
         if self._history is not None:
-            self._history.add(message)
+            self._history.add(message, is_stored=is_stored)
         if self._is_advising:
             is_attended = bool(self.consumers or self.durable)
             self._broker.advisories.arrived(message, self.destination, is_attended=is_attended)
@@ -584,7 +588,7 @@ class Topic:
 
     def _send(self, message: Message, publisher: Publisher | None, *, is_stored: bool) -> None:
         if not self._has_expired(message):
-            self._count(message)
+            self._count(message, is_stored=is_stored)
             for consumer in self.consumers:
                 consumer.publish(message, publisher)
         if not is_stored:

@@ -58,22 +58,23 @@ class TopicHistory:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._age_ms_max = age_ms_max
-        #: With the time at which each has come, and its place.
-        self._messages: deque[tuple[int, int, Message]] = deque()
+        #: With the time at which each has come, its place, and whether it was stored.
+        self._messages: deque[tuple[int, int, bool, Message]] = deque()
         self._bytes = 0
 
     def __bool__(self) -> bool:
         self._forget_old()
         return bool(self._messages)
 
-    def add(self, message: Message, place: int = 0) -> None:
+    def add(self, message: Message, place: int = 0, *, is_stored: bool = False) -> None:
         """Keep a message.
 
         Args:
             message: what to keep.
             place: it stands before those of higher places, and behind all others.
+            is_stored: whether durable subscriptions have it from their store.
         """
-        self._messages.append((self._host.now_ms(), place, message))
+        self._messages.append((self._host.now_ms(), place, is_stored, message))
         self._count(message, 1)
         self._forget_old()
         kept_max = min(self._bytes_max, self._host.options.topic_pending_bytes_max)
@@ -86,12 +87,16 @@ class TopicHistory:
         ):
             self._forget()
 
-    def messages(self) -> list[Message]:
-        """What is kept, in its order, without what has expired."""
+    def messages(self, *, unstored: bool = False) -> list[Message]:
+        """What is kept, in its order, without what has expired; all of it, or only what was not stored."""
         self._forget_old()
         now_ms = self._host.now_ms()
         in_order = sorted(self._messages, key=itemgetter(1))
-        return [message for *_, message in in_order if not message.expired(now_ms)]
+        return [
+            message
+            for *_, is_stored, message in in_order
+            if not (unstored and is_stored) and not message.expired(now_ms)
+        ]
 
     def forget(self) -> None:
         """Nothing is kept any more."""
@@ -104,7 +109,7 @@ class TopicHistory:
             self._forget()
 
     def _forget(self) -> None:
-        self._count(self._messages.popleft()[2], -1)
+        self._count(self._messages.popleft()[-1], -1)
 
     def _count(self, message: Message, sign: int) -> None:
         memory, size = self._host.memory, message.size

@@ -443,6 +443,38 @@ def test_a_retroactive_subscription_begins_with_what_is_stored(either: Address) 
     assert left(either, "bob", **{"activemq.retroactive": "true"}) == []
 
 
+@pytest.mark.parametrize("persistent", ["true", "false"])
+@pytest.mark.parametrize("destination", [TOPIC, "/topic/>"])
+def test_a_retroactive_subscription_begins_with_what_is_kept_and_no_store_has(
+    start_broker: StartBroker, sqlite_store: PersistenceAdapter, persistent: str, destination: str
+) -> None:
+    policy = DestinationPolicy(pattern=Topic(">"), subscription_recovery="fixed_count")
+    address = start_broker(sqlite_store, policies=[policy])
+    retroactive = {"activemq.retroactive": "true", "destination": destination}
+    publish(address, "1", "2", persistent=persistent)
+    with subscriber(address) as client:
+        durably(client, "client-individual", **retroactive)
+        first = client.message()
+        assert first.text == "1"
+        client.done("ACK", {"id": first.headers["ack"]})
+        publish(address, "3", "4", persistent=persistent)
+        assert texts(client, 3) == ["2", "3", "4"]
+    assert left(address, **retroactive) == ["2", "3", "4"], "what was acknowledged does not come again"
+    assert left(address, **retroactive) == []
+    assert left(address, "bob", destination=destination) == [], "it did not ask for it"
+    assert left(address, selector="a = 1", **retroactive) == [], "it does not want them"
+
+
+def test_what_is_kept_and_stored_comes_once(start_broker: StartBroker, sqlite_store: PersistenceAdapter) -> None:
+    policy = DestinationPolicy(pattern=Topic(">"), subscription_recovery="fixed_count")
+    address = start_broker(sqlite_store, policies=[policy])
+    publish(address, "1", persistent="true")
+    create(address)
+    publish(address, "2", persistent="true")
+    assert left(address, "bob", **{"activemq.retroactive": "true"}) == ["1", "2"]
+    assert left(address) == ["2"]
+
+
 def test_unused_subscriptions_are_removed_in_time(start_broker: StartBroker, sqlite_store: PersistenceAdapter) -> None:
     """ActiveMQ's AMQ4351Test, smaller."""
     address = start_broker(

@@ -286,14 +286,14 @@ def test_who_goes_before_a_durable_wildcard_has_begun_takes_it_up_again_at_once(
     taken_up = in_one_go(Durables, "_take_up")
     cover, covered = Durables._cover, [0]
 
-    def covering(durables: Durables, *arguments: Any) -> None:
+    def covering(durables: Durables, *arguments: Any, **options: Any) -> Any:
         covered[0] += 1
         if covered[0] == 2:
             leaving = next(client for client in brokers[0].clients if client.client_id == "d")
             brokers[0].loop.call_soon(leaving.close)  # as its transport does
             with pytest.raises(ProtocolError, match="in use"):
                 durables.unsubscribing(SubscriptionKey("d", "n"), lambda error: None)
-        cover(durables, *arguments)
+        return cover(durables, *arguments, **options)
 
     monkeypatch.setattr(Durables, "_cover", covering)
     client.send("SUBSCRIBE", {"destination": "/topic/news.>", "id": "1", **DURABLY})

@@ -187,6 +187,7 @@ public final class FailoverJudge extends Judge {
                     System.out.println(Json.write(line));
                 }
                 pool.shutdownNow();
+                OPEN.clear(); // those that have not begun never will
                 return;
             }
         }

@@ -123,14 +123,11 @@ final class Way implements Closeable {
         cut(true);
     }
 
-    /**
-     * On a port that is not given to those that connect, as who tries a closed one again and again would reach itself; nor by free_port
-     * (tests/servers/server.py) to a broker that listens only when it is master.
-     */
+    /** On a port that is not given to those that connect: who tries a closed one again and again would reach itself. */
     private static ServerSocket freeDoor() throws IOException {
         for (int attempt = 0; ; attempt++) {
             try {
-                int port = ThreadLocalRandom.current().nextInt(12_000, 15_000);
+                int port = ThreadLocalRandom.current().nextInt(12_000, 32_000);
                 return new ServerSocket(port, 50, InetAddress.getLoopbackAddress());
             } catch (IOException taken) {
                 if (attempt > 100) {

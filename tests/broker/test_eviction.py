@@ -128,6 +128,26 @@ def test_a_limit_may_go_by_the_prefetch(start_broker: StartBroker, open_client: 
     assert client.is_silent(0.1)
 
 
+@pytest.mark.parametrize(
+    ("asked", "texts"), [("1", ["0", "4"]), ("-1", ["0", "2", "3", "4"]), ("9", ["0", "2", "3", "4"])]
+)
+def test_a_client_may_ask_for_less(
+    start_broker: StartBroker, open_client: OpenClient, asked: str, texts: list[str]
+) -> None:
+    client = open_client(start_broker(policies=[POLICY]))
+    headers = {"activemq.prefetchSize": "1", "activemq.maximumPendingMessageLimit": asked}
+    client.subscribe("/topic/T", "client-individual", **headers)
+    for number in range(5):
+        client.publish("/topic/T", str(number), persistent="false")
+    assert list(acknowledged(client, len(texts))) == texts
+
+
+def test_it_asks_with_a_number(start_broker: StartBroker, open_client: OpenClient) -> None:
+    client = open_client(start_broker())
+    headers = {"id": "1", "destination": "/topic/T", "activemq.maximumPendingMessageLimit": "few"}
+    assert "has to be a whole number, got 'few'" in client.request("SUBSCRIBE", headers).headers["message"]
+
+
 def message(priority: int = 4, **properties: Value) -> Message:
     found = Message(priority=priority)
     found.properties = dict(properties)

@@ -69,11 +69,12 @@ def _is_true(event: Subscribe, header: str) -> bool:
 
 def _pending_max(event: Subscribe) -> int:
     text = event.headers.get("activemq.maximumPendingMessageLimit", "0").strip()
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    if not _PENDING_MAX.fullmatch(text):
         raise ProtocolError(f"activemq.maximumPendingMessageLimit has to be a whole number, got '{text}'")
-    return int(text)
+    return max(int(text), 0)
 
 
+_PENDING_MAX: Final = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 _PRIORITY: Final = re.compile(r"\s*([+-]?[0-9]{1,3})\s*", re.ASCII)
 
 

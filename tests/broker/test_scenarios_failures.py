@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -226,6 +227,8 @@ def test_who_publishes_while_the_store_fails_loses_and_doubles_nothing(
     store = open_store(f"sqlite:///{tmp_path / 'broker.db'}", JdbcOptions(retry_s=retry_s))
     address = start_broker(store, bind=f"127.0.0.1:{free_port()}", resume_check_sleep_s=0.1)
     create(address)
+    with closing(sqlite3.connect(tmp_path / "broker.db")) as file:  # the first look at the outbox writes
+        wait_until(lambda: file.execute("SELECT COUNT(*) FROM JDBCSTORE_LOADS").fetchone() == (1,), "that is done")
     left_to_fail = [StoreUnavailable("the lease may be gone") for _ in range(1 if retry_s else 1000)]
 
     def fail() -> None:

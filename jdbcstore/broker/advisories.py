@@ -214,8 +214,8 @@ class Advisories:
         info = self._consumers.pop(consumer, None)
         if info is not None:
             destination = consumer.destination
-            if consumer.is_browser:
-                self._browsed -= Counter(destination.elements())
+            for element in destination.elements() if consumer.is_browser else ():
+                _take_one(self._browsed, element)
             self._tell(
                 _of("Consumer", destination),
                 lambda: RemovalSubject(info.consumer_id),
@@ -245,9 +245,7 @@ class Advisories:
         info = self._producers.pop(producer_id, None)
         if info is not None:
             destination = info.destination
-            self._produced[destination] -= 1
-            if not self._produced[destination]:
-                del self._produced[destination]
+            _take_one(self._produced, destination)
             self._tell(
                 _of("Producer", destination),
                 lambda: RemovalSubject(producer_id),
@@ -420,6 +418,12 @@ class Advisories:
     def producers(self) -> int:
         """How many producers have said where they send."""
         return self._produced.total()
+
+
+def _take_one(counter: Counter[Destination], destination: Destination) -> None:
+    counter[destination] -= 1
+    if not counter[destination]:
+        del counter[destination]
 
 
 def _is_of_one_kind(element: Destination) -> bool:

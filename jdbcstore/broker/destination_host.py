@@ -73,8 +73,8 @@ class DestinationHost(Host, Protocol):
     def is_for_dead_letters(self, destination: Destination) -> bool:
         """Whether dead letters go there."""
 
-    def discarded(self, consumer: Consumer, message: Message, publisher: Publisher | None) -> None:
-        """A subscriber of a topic has lost a message: keep it as a dead letter if its policy says so."""
+    def discarded(self, consumer: Consumer, count: int, message: Message, publisher: Publisher | None) -> None:
+        """A subscriber of a topic has lost a message, the last of so many: a dead letter if its policy says so."""
 
     def refused(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """A client refuses a message: send it again later, or move it to the dead letters, in one commit."""

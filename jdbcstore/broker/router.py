@@ -25,7 +25,7 @@ from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.region_host import NOTHING
 from jdbcstore.broker.schedule import REDELIVERY_DELAY
 from jdbcstore.broker.scheduler import Scheduler
-from jdbcstore.broker.topic import Publisher, Topic, TopicConsumer
+from jdbcstore.broker.topic import Publisher, Topic
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, JdbcStoreError, may_pass
 from jdbcstore.identifiers import MessageId
@@ -463,22 +463,23 @@ class Router:
         """Whether dead letters go there."""
         return self._dead_letters.holds(destination)
 
-    def discarded(self, consumer: Consumer, message: Message, publisher: Publisher | None) -> None:
-        """A subscriber of a topic has lost a message. It becomes a dead letter if the topic's policy says so, once for
-        all that lose it; who has published it waits for that."""
+    def discarded(self, consumer: Consumer, count: int, message: Message, publisher: Publisher | None) -> None:
+        """A subscriber of a topic has lost a message, the last of so many. It becomes a dead letter if the topic's
+        policy says so, once for all that lose it; who has published it waits for that."""
         source = message.destination
         if source is None:
             raise ValueError("a message that was published has a destination")
         policy = self._host.policy_for(source)
-        if policy.advisory_for_discarding_messages and isinstance(consumer, TopicConsumer):
-            self._host.advisories.discarded(consumer, message, source, consumer.discarded)
+        if policy.advisory_for_discarding_messages:
+            self._host.advisories.discarded(consumer, message, source, count)
         cause = f"TopicSubDiscard. ID:{consumer.subscription_id}"
-        moved = None if str(message.message_id) in self._lost else self._dead_letter_of(message, source, cause)
+        message_id = str(message.message_id)
+        moved = None if message_id in self._lost else self._dead_letter_of(message, source, cause)
         if moved is None:
             return
         if len(self._lost) >= _LOST_MAX:
             del self._lost[next(iter(self._lost))]
-        self._lost[str(message.message_id)] = None
+        self._lost[message_id] = None
         self._count_dead(source)
         self._advise(message, source, is_dead_letter=True)
         if publisher is not None:
@@ -490,7 +491,7 @@ class Router:
             if error is not None:
                 log.warning(
                     "lost message of a topic could not become a dead letter message_id=%s source=%s error=%r",
-                    message.message_id,
+                    message_id,
                     source,
                     str(error),
                 )
@@ -637,7 +638,8 @@ class Router:
         ]
         sends = [*others]
         for *_, moved in buried:
-            sends += [] if moved is None else self._stored_with(moved)
+            if moved is not None:
+                sends += self._stored_with(moved)
 
         def done(error: BaseException | None) -> None:
             try:

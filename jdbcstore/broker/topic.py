@@ -198,7 +198,7 @@ class TopicConsumer(Consumer):
         self._is_discarding = True
         try:
             for message in lost:
-                self._broker.discarded(self, message, publisher)
+                self._broker.discarded(self, self.discarded, message, publisher)
         finally:
             self._is_discarding = False
 

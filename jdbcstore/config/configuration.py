@@ -91,7 +91,14 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
 _TABLES: Final = (
-    *("broker", "tls", "store", "kahadb", "io_exception_handler", "policies", "authorization", "log"),
+    "broker",
+    "tls",
+    "store",
+    "kahadb",
+    "io_exception_handler",
+    "policies",
+    "authorization",
+    "log",
     *VIRTUAL_TABLES,
 )
 

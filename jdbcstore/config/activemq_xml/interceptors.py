@@ -15,7 +15,6 @@ from jdbcstore.config.activemq_xml.beans import Setting, Text, Value
 from jdbcstore.config.activemq_xml.findings import PlacedError
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings
-from jdbcstore.config.activemq_xml.vocabulary.entry import boolean
 from jdbcstore.config.virtual_destinations import forward_to
 from jdbcstore.destination import Destination, Queue, Topic, parse_destination
 
@@ -27,14 +26,12 @@ _KINDS: Final[dict[str, type[Destination]]] = {"queue": Queue, "topic": Topic}
 
 def read_interceptors(settings: Settings, options: Options, broker: Examined) -> None:
     """Read what a broker says of them into `Options.virtual_destinations`. Raises PlacedError."""
-    has_temporary = "useTempMirroredQueues" not in broker.open or boolean(
-        settings.only_text(broker.open["useTempMirroredQueues"])
-    )
+    has_temporary = settings.flag(broker.open.get("useTempMirroredQueues"), default=True)
     if "destinationInterceptors" in broker.open:
         _Interceptors(settings, options, has_temporary).read(broker.open["destinationInterceptors"])
     elif "useMirroredQueues" in broker.open:
         setting = broker.open["useMirroredQueues"]
-        if boolean(settings.only_text(setting)):
+        if settings.flag(setting, default=False):
             mirrored = MirroredQueue(use_temp_mirrored_queues=has_temporary)
             options.virtual_destinations = VirtualDestinations(mirrored_queue=mirrored)
             settings.findings.use(

@@ -11,7 +11,7 @@ from jdbcstore.config.activemq_xml.beans import Bean, Setting, Text, Value
 from jdbcstore.config.activemq_xml.findings import Place, PlacedError
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.settings import Examined, Settings
-from jdbcstore.config.activemq_xml.vocabulary.entry import boolean, integer
+from jdbcstore.config.activemq_xml.vocabulary.entry import integer
 from jdbcstore.destination import Destination, Queue, Topic
 
 __all__ = ["read_policies", "read_redeliveries"]
@@ -226,20 +226,14 @@ def read_redeliveries(settings: Settings, options: Options, bean: Bean) -> None:
         raise PlacedError(bean.place, f"{bean.label} sends messages later: leave schedulerSupport out, or make it true")
     first = len(options.redelivery_policies)
     if "redeliveryPolicyMap" in plugin.open:
-        _read_redelivery_policies(
-            settings, options, plugin, is_kept=_flag(settings, plugin, "sendToDlqIfMaxRetriesExceeded")
-        )
+        is_kept = settings.flag(plugin.open.get("sendToDlqIfMaxRetriesExceeded"), default=True)
+        _read_redelivery_policies(settings, options, plugin, is_kept=is_kept)
     has_default = any(policy.pattern is None for policy in options.redelivery_policies[first:])
-    if not _flag(settings, plugin, "fallbackToDeadLetter") and not has_default:
+    if not settings.flag(plugin.open.get("fallbackToDeadLetter"), default=True) and not has_default:
         options.redelivery_policies.append(RedeliveryPolicy(send_to_dlq_if_max_retries_exceeded=False))
         settings.findings.use(
             "redelivery_policies", "every other destination, what is refused vanishes", bean.place, bean.label
         )
-
-
-def _flag(settings: Settings, examined: Examined, name: str) -> bool:
-    """A flag that is true without a word."""
-    return name not in examined.open or boolean(settings.only_text(examined.open[name]))
 
 
 def _read_redelivery_policies(settings: Settings, options: Options, plugin: Examined, *, is_kept: bool) -> None:
@@ -264,11 +258,9 @@ def _redelivery_policy(settings: Settings, examined: Examined, *, is_default: bo
         "collision_avoidance_percent": 15,
     }
     fields |= {name: given.value for name, given in examined.of("redelivery").items()}
-    back_off = examined.open.get("useExponentialBackOff")
-    if back_off is None or not boolean(settings.only_text(back_off)):
+    if not settings.flag(examined.open.get("useExponentialBackOff"), default=False):
         fields["back_off_multiplier"] = 1.0
-    avoidance = examined.open.get("useCollisionAvoidance")
-    if avoidance is None or not boolean(settings.only_text(avoidance)):
+    if not settings.flag(examined.open.get("useCollisionAvoidance"), default=False):
         fields["collision_avoidance_percent"] = 0
     return RedeliveryPolicy(pattern=None if is_default else _pattern(settings, examined), **fields)
 

@@ -10,7 +10,7 @@ from jdbcstore.config.activemq_xml.beans import Bean, Reference, Setting, Table,
 from jdbcstore.config.activemq_xml.findings import Findings, Place, PlacedError
 from jdbcstore.config.activemq_xml.placeholders import Placeholders
 from jdbcstore.config.activemq_xml.vocabulary import kind_named
-from jdbcstore.config.activemq_xml.vocabulary.entry import Entry, Fate, Kind
+from jdbcstore.config.activemq_xml.vocabulary.entry import Entry, Fate, Kind, boolean
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.spelling import did_you_mean
 
@@ -90,6 +90,10 @@ class Settings:
         if not setting.values:
             return ""
         return self.text(self._only(setting))
+
+    def flag(self, setting: Setting | None, *, default: bool) -> bool:
+        """Whether a setting says true; what holds without it. Raises PlacedError, ConfigurationError."""
+        return default if setting is None else boolean(self.only_text(setting))
 
     def only_bean(self, setting: Setting) -> Bean:
         """The bean of a setting, or the one that it refers to. Raises PlacedError."""

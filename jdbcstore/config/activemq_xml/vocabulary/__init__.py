@@ -22,10 +22,8 @@ __all__ = ["KINDS", "kind_named"]
 #: By the name of the element, or of the class of a data source.
 KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
-    for kind in (
-        *(*BROKER_KINDS, *STORE_KINDS, *POLICY_KINDS, *INTERCEPTOR_KINDS),
-        *(*PLUGIN_KINDS, *DATA_SOURCE_KINDS),
-    )
+    for kinds in (BROKER_KINDS, STORE_KINDS, POLICY_KINDS, INTERCEPTOR_KINDS, PLUGIN_KINDS, DATA_SOURCE_KINDS)
+    for kind in kinds
 }
 _CLASSES: Final = {name: kind for kind in KINDS.values() for name in kind.classes}
 

@@ -85,7 +85,7 @@ lock: .venv/bin/python ## choose the newest versions anew: requirements.lock, re
 	$(BIN)/python -m pip install --quiet uv
 	$(LOCK) --upgrade --extra all --output-file requirements.lock >/dev/null
 	$(LOCK) --upgrade --extra test --constraint requirements.lock --output-file requirements-test.lock >/dev/null
-	printf 'pytest-rerunfailures\nredis\n' | $(COMPILE) --upgrade --no-deps --output-file scripts/celery-suite.lock - >/dev/null
+	printf 'async-timeout\npytest-rerunfailures\nredis\n' | $(COMPILE) --upgrade --no-deps --output-file scripts/celery-suite.lock - >/dev/null
 	echo 'patroni[etcd3,zookeeper,psycopg2-binary]' | $(COMPILE) --upgrade --output-file scripts/patroni.lock - >/dev/null
 	echo uv | $(COMPILE) --upgrade --output-file scripts/uv.lock - >/dev/null
 

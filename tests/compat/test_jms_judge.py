@@ -104,7 +104,9 @@ def urls(class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield activemq.url, f"tcp://{host}:{port}"
 
 
-@pytest.mark.parametrize("program", sampled(["JmsJudge", "AdvisoryJudge", "ClientJudge", "UsageJudge"], kept=2))
+@pytest.mark.parametrize(
+    "program", [*sampled(["JmsJudge", "AdvisoryJudge", "ClientJudge", "UsageJudge"], kept=2), "SpringJudge"]
+)
 def test_a_java_program_hears_the_same_of_both(
     class_path: str, urls: tuple[str, str], tmp_path: Path, program: str
 ) -> None:

@@ -114,12 +114,16 @@ abstract class Judge {
     }
 
     ActiveMQConnection connection(String... options) throws JMSException {
+        ActiveMQConnection connection = (ActiveMQConnection) factory(options).createConnection();
+        connections.add(connection);
+        return connection;
+    }
+
+    ActiveMQConnectionFactory factory(String... options) {
         String query = options.length == 0 ? "" : (url.contains("?") ? "&" : "?") + String.join("&", options);
         ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(url + query);
         factory.setTrustAllPackages(true);
-        ActiveMQConnection connection = (ActiveMQConnection) factory.createConnection();
-        connections.add(connection);
-        return connection;
+        return factory;
     }
 
     /** A connection that ends with the check. */

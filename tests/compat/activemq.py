@@ -1,8 +1,8 @@
 """A real ActiveMQ Classic of the distribution's package, started privately, and a JMS client to talk to it.
 
 Class path on Debian: the `activemq` package's own libraries, the JDBC drivers, a connection pool, a logger, and
-`jaxb-api`, without which XA on the JDBC store fails on Java 11 and newer; Spring's JMS and Bitronix for programs that use
-them.
+`jaxb-api`, without which XA on the JDBC store fails on Java 11 and newer; Spring's JMS and Bitronix for programs that
+use them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ NEEDED = [
     "jaxb-api",
     "hawtbuf-proto",
     "btm",
-    *(f"spring3-{part}" for part in ("aop", "beans", "context", "core", "expression", "jms", "messaging", "transaction")),
+    *[f"spring3-{part}" for part in ("aop", "beans", "context", "core", "expression")],
+    *[f"spring3-{part}" for part in ("jms", "messaging", "transaction")],
 ]
 #: Options of a virtual machine that lives briefly.
 QUICK_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from jdbcstore.broker.client_host import ClientHost
-from jdbcstore.broker.memory import WRITE_BYTES
 from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
+from jdbcstore.broker.route import Route
 from jdbcstore.destination import Destination
 from jdbcstore.errors import NoSuchDestination, ProtocolError
 from jdbcstore.message import Message
 
-__all__ = ["MessageDivision"]
+__all__ = ["MessageDivision", "size_of"]
 
 
 class MessageDivision:
@@ -29,7 +29,7 @@ class MessageDivision:
     def singles(self, message: Message, destination: Destination) -> list[Message]:
         """The message for each of its destinations: itself unless the destination is a composite.
 
-        One that is to be sent later is divided then.
+        One that is to be sent later is divided then. Where they go is found with `routes`, when they are sent.
 
         Raises:
             ProtocolError: one of them cannot be sent to, they are more than may be stored at once, or there is none.
@@ -43,10 +43,23 @@ class MessageDivision:
             return [message]
         if len(elements) > 1:
             self._check_size(message, len(elements))
-        singles = message.divided() if is_composite else [message]
-        if len(elements) > 1 or self._broker.interceptors.takes(elements[0]):
-            self.check_copies(singles)
-        return singles
+        return message.divided() if is_composite else [message]
+
+    def routes(self, messages: Iterable[Message]) -> list[Route]:
+        """Where `singles` go that are sent now, together.
+
+        Raises:
+            ProtocolError: what virtual and composite destinations copy is more than may be stored at once.
+        """
+        routes: list[Route] = []
+        copied = count = 0
+        for message in messages:
+            routes.append(route := self._broker.route(message))
+            if route.places:  # refused as soon as they are too many: without a limit places would fill the memory
+                copied += route.copied_bytes
+                count += len(route.places) if message.persistent else 0
+                self._check_copies(copied, count)
+        return routes
 
     def check_targets(self, destination: Destination) -> tuple[Destination, ...]:
         """What a message to a destination is divided among.
@@ -74,40 +87,38 @@ class MessageDivision:
                 f" transaction_bytes_max is {options.transaction_bytes_max}. Send it in several messages"
             )
 
-    def check_copies(self, messages: Sequence[Message]) -> None:
-        """Raise ProtocolError if what virtual and composite destinations copy is more than may be stored at once."""
-        options, interceptors = self._broker.options, self._broker.interceptors
-        copied = interceptors.copied_bytes(messages)
+    def _check_copies(self, copied: int, count: int) -> None:
+        """Raise ProtocolError if copies of so many bytes, so many of them persistent, may not be stored at once."""
+        options = self._broker.options
         if copied > options.transaction_bytes_max:
             raise ProtocolError(
                 f"The copies for virtual and composite destinations take {copied} bytes: they are stored together, and"
                 f" transaction_bytes_max is {options.transaction_bytes_max}. Send less at once, or remove queues that"
                 " nobody reads"
             )
-        if copied and (count := interceptors.count(messages, is_persistent=True)) > options.transaction_messages_max:
+        if count > options.transaction_messages_max:
             raise ProtocolError(
                 f"There are {count} copies for virtual and composite destinations: they are stored together, and"
                 f" transaction_messages_max is {options.transaction_messages_max}. Send less at once, or remove queues"
                 " that nobody reads"
             )
 
-    def needs_preparing(self, messages: Sequence[Message]) -> bool:
-        """Whether so much is stored for these messages that it has to be made ready in slices."""
-        copies = self._broker.interceptors.count(messages, is_persistent=True)
-        return len(messages) + copies >= PREPARED_LEAST or any(map(self._has_to_open, messages))
+    def needs_preparing(self, routes: Sequence[Route]) -> bool:
+        """Whether so much is stored for messages that it has to be made ready in slices."""
+        copies = sum([len(route.places) for route in routes if route.message.persistent])
+        return len(routes) + copies >= PREPARED_LEAST or any(map(self._has_to_open, routes))
 
-    def _has_to_open(self, message: Message) -> bool:
-        return any(
-            not destination.is_queue and self._broker.has_to_open(destination)
-            for destination in self._broker.interceptors.destinations(message)
+    def _has_to_open(self, route: Route) -> bool:
+        return not route.is_later and any(
+            not destination.is_queue and self._broker.has_to_open(destination) for destination in route.destinations()
         )
 
-    def preparing(self, messages: Sequence[Message], prepared: Prepared) -> Iterator[None]:
+    def preparing(self, prepared: Prepared) -> Iterator[None]:
         """Do ahead what a commit of many messages costs; a job."""
-        size, memory = self.size_of(messages), self._broker.memory
+        size, memory = size_of(prepared.routes), self._broker.memory
         memory.uncommitted += size  # what is prepared has the bodies once more
         try:
-            yield from self._broker.preparing(messages, prepared)
+            yield from self._broker.preparing(prepared)
         except BaseException:
             prepared.close()
             raise
@@ -124,7 +135,7 @@ class MessageDivision:
                 raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
             self._broker.check_name(destination)
 
-    def size_of(self, messages: Sequence[Message]) -> int:
-        """Bytes that they take on their way to the store, with their copies."""
-        copied = self._broker.interceptors.copied_bytes(messages)
-        return sum([message.size + WRITE_BYTES for message in messages]) + copied
+
+def size_of(routes: Iterable[Route]) -> int:
+    """Bytes that messages take on their way to the store, with their copies."""
+    return sum([route.size for route in routes])

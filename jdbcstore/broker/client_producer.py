@@ -183,7 +183,11 @@ class ClientProducer:
             self._transactions.named(transaction).send(self._division.singles(message, destination))
             self._client.complete(request)
             return
-        routes = self._division.routes(self._division.singles(message, destination))
+        routes = self._division.routes(message, destination)
+        if destination.is_queue and not destination.is_composite and routes[0].is_plain:  # the quick way
+            answer = self._answer(self._client, request, message.size + WRITE_BYTES)
+            self._broker.publish(routes[0], self._client, answer)
+            return
         answer = self._answer(self._client, request, size_of(routes))
         if self._division.needs_preparing(routes):
             self._prepare(routes, partial(self._broker.commit, routes, [], self._client, answer))
@@ -351,7 +355,7 @@ class ClientProducer:
                 self._division.check_targets(destination)
                 routes = [Route(message)]
             elif transaction is None:
-                routes = self._division.routes(self._division.singles(message, destination))
+                routes = self._division.routes(message, destination)
             else:
                 singles = self._division.singles(message, destination)
                 among = self._transactions.named(transaction)

@@ -245,7 +245,7 @@ class ClientTransactions:
         if transaction.prepared is not None:
             return transaction.prepared.routes, None
         try:
-            return self._division.routes(transaction.sends), None
+            return self._division.routes_of(transaction.sends), None
         except ProtocolError as error:
             return (), TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {error}")
 

@@ -72,7 +72,7 @@ class Interceptors:
     def route(self, message: Message) -> Route:
         """Where a message goes."""
         destination = message.destination
-        if destination is None or self.is_idle:
+        if destination is None or (self._is_plain and not self._virtual_topics.has_queues):
             return Route(message)
         places: list[Place] = []
         stays = self._spread(message, Place(destination, message.original_destination), {destination}, places)

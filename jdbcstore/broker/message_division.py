@@ -26,40 +26,62 @@ class MessageDivision:
     def __init__(self, broker: ClientHost) -> None:
         self._broker = broker
 
-    def singles(self, message: Message, destination: Destination) -> list[Message]:
-        """The message for each of its destinations: itself unless the destination is a composite.
+    def routes(self, message: Message, destination: Destination) -> list[Route]:
+        """Where a message goes that is sent now: a route for each of its destinations.
 
-        One that is to be sent later is divided then. Where they go is found with `routes`, when they are sent.
+        Raises:
+            ProtocolError: as `singles`; or what virtual and composite destinations copy is more than may be stored at
+                once.
+        """
+        elements = self.check_targets(destination)
+        if self._broker.scheduler.takes(message):
+            self._check_later(message, elements)
+            return [Route(message, is_later=True)]
+        if destination.is_composite:
+            return self._limited(map(self._broker.interceptors.route, self._divided(message, elements)))
+        route = self._broker.interceptors.route(message)
+        return self._limited([route]) if route.places else [route]
+
+    def singles(self, message: Message, destination: Destination) -> list[Message]:
+        """The message for each of its destinations, to be sent with a COMMIT, by `routes_of`: itself unless the
+        destination is a composite. One that is to be sent later is divided then.
 
         Raises:
             ProtocolError: one of them cannot be sent to, they are more than may be stored at once, or there is none.
         """
-        is_composite = destination.is_composite
         elements = self.check_targets(destination)
         if self._broker.scheduler.takes(message):
-            for element in elements:
-                self._broker.check_name(element)
-            self._broker.scheduler.job_of(message)  # refuses what cannot be kept
+            self._check_later(message, elements)
             return [message]
+        return self._divided(message, elements) if destination.is_composite else [message]
+
+    def routes_of(self, singles: Iterable[Message]) -> list[Route]:
+        """Where messages go that are sent now, together. Raises ProtocolError if their copies are more than may be
+        stored at once."""
+        return self._limited(map(self._broker.route, singles))
+
+    def _check_later(self, message: Message, elements: Iterable[Destination]) -> None:
+        """Raise ProtocolError or ConfigurationError if the scheduler cannot keep a message for these."""
+        for element in elements:
+            self._broker.check_name(element)
+        self._broker.scheduler.job_of(message)
+
+    def _divided(self, message: Message, elements: Sequence[Destination]) -> list[Message]:
         if len(elements) > 1:
             self._check_size(message, len(elements))
-        return message.divided() if is_composite else [message]
+        return message.divided()
 
-    def routes(self, messages: Iterable[Message]) -> list[Route]:
-        """Where `singles` go that are sent now, together.
-
-        Raises:
-            ProtocolError: what virtual and composite destinations copy is more than may be stored at once.
-        """
-        routes: list[Route] = []
+    def _limited(self, routes: Iterable[Route]) -> list[Route]:
+        """Those, unless they have too many copies. That is known before all are found, which would fill the memory."""
+        limited: list[Route] = []
         copied = count = 0
-        for message in messages:
-            routes.append(route := self._broker.route(message))
-            if route.places:  # refused as soon as they are too many: without a limit places would fill the memory
+        for route in routes:
+            limited.append(route)
+            if route.places:
                 copied += route.copied_bytes
-                count += len(route.places) if message.persistent else 0
+                count += len(route.places) if route.message.persistent else 0
                 self._check_copies(copied, count)
-        return routes
+        return limited
 
     def check_targets(self, destination: Destination) -> tuple[Destination, ...]:
         """What a message to a destination is divided among.
@@ -105,13 +127,16 @@ class MessageDivision:
 
     def needs_preparing(self, routes: Sequence[Route]) -> bool:
         """Whether so much is stored for messages that it has to be made ready in slices."""
-        copies = sum([len(route.places) for route in routes if route.message.persistent])
-        return len(routes) + copies >= PREPARED_LEAST or any(map(self._has_to_open, routes))
+        count = len(routes)
+        for route in routes:
+            if route.places and route.message.persistent:
+                count += len(route.places)
+            if not route.is_later and any(map(self._has_to_open, route.destinations())):
+                return True
+        return count >= PREPARED_LEAST
 
-    def _has_to_open(self, route: Route) -> bool:
-        return not route.is_later and any(
-            not destination.is_queue and self._broker.has_to_open(destination) for destination in route.destinations()
-        )
+    def _has_to_open(self, destination: Destination) -> bool:
+        return not destination.is_queue and self._broker.has_to_open(destination)
 
     def preparing(self, prepared: Prepared) -> Iterator[None]:
         """Do ahead what a commit of many messages costs; a job."""

@@ -75,12 +75,12 @@ class Route(NamedTuple):
         """What the copies take of that."""
         return len(self.places) * (self.message.size + WRITE_BYTES)
 
-    def destinations(self) -> Iterator[Destination]:
+    def destinations(self) -> list[Destination]:
         """Where copies go, and the message itself if that stays."""
-        for place in self.places:
-            yield place.destination
+        there = [place.destination for place in self.places]
         if self.stays and self.message.destination is not None:
-            yield self.message.destination
+            there.append(self.message.destination)
+        return there
 
     def messages(self) -> Iterable[Message]:
         """The copies, made one by one, and the message itself if that stays."""

@@ -141,7 +141,7 @@ class Desk:
         broker = self.broker
         message_id = self._next_id()
         message.message_id, message.producer_id = message_id, message_id.producer_id
-        routes = self._division.routes(self._division.singles(message, destination))
+        routes = self._division.routes(message, destination)
         answered = broker.loop.create_future()
         if len(routes) == 1:
             broker.publish(routes[0], None, partial(resolve, answered))

@@ -205,7 +205,8 @@ class ClientProducer:
         size, is_plain = message.size + WRITE_BYTES, self._is_plain(message)
         gathered = self._room_for(message, size, None) if is_plain else None
         if gathered is None:
-            if not is_plain or not self._is_one_queue(destination := message.destination):
+            destination = message.destination
+            if not (is_plain and self._is_one_queue(destination)) or self._broker.scheduler.is_management(destination):
                 self.send(message, request)
                 return
             self._check_send(destination)
@@ -229,12 +230,11 @@ class ClientProducer:
         return message.persistent and not is_answered and not self._broker.scheduler.takes(message)
 
     def _is_one_queue(self, destination: Destination | None) -> TypeGuard[Destination]:
-        """Whether what is sent to a destination is stored in one queue, and that is all."""
+        """Whether what is sent to a destination is stored in one queue, and that is all, unless it is an order."""
         return (
             destination is not None
             and destination.is_queue
             and not (destination.is_composite or destination.is_temporary)
-            and not self._broker.scheduler.is_management(destination)
             and not self._broker.interceptors.takes(destination)
         )
 

@@ -184,7 +184,7 @@ class ClientProducer:
             self._client.complete(request)
             return
         routes = self._division.routes(message, destination)
-        if destination.is_queue and not destination.is_composite and routes[0].is_plain:  # the quick way
+        if destination.is_queue and not destination.is_composite and routes[0].is_plain:  # nothing to be made ready
             answer = self._answer(self._client, request, message.size + WRITE_BYTES)
             self._broker.publish(routes[0], self._client, answer)
             return

@@ -218,7 +218,10 @@ class InDoubt:
         self._submit(transaction, len(stored), prepared)
 
     def find(self, sends: Sequence[Message]) -> asyncio.Future[bool]:
-        """Find out whether a transaction that sends these is committed, as far as they tell."""
+        """Find out whether a transaction that sends these is committed, as far as they tell.
+
+        They are looked for where they would go now. Where they do go is found with `prepare`, when that is known.
+        """
         kept = self._router.kept([self._router.route(message) for message in sends])
         sent = [(store, message.message_id) for store, message in kept if message.message_id is not None]
         return self._broker.read_patiently(is_committed_by, self._broker.adapter, sent)

@@ -15,7 +15,7 @@ __all__ = ["MessageDivision", "size_of"]
 
 
 class MessageDivision:
-    """Divides messages to composites, and refuses what cannot be sent.
+    """Divides messages to composites, finds where they go, and refuses what cannot be sent.
 
     Args:
         broker: knows destinations, virtual topics and limits.

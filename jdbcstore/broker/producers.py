@@ -211,7 +211,7 @@ class Producers:
         """As `Broker.commit`, but without those messages that are stored already, or on their way to be.
 
         Args:
-            routes: of what is sent; those of a `numbered` producer in the order of their numbers.
+            routes: where messages go; those of a `numbered` producer in the order of their numbers.
             acknowledged, publisher, answer, prepared: as there.
             numbered: the producers, all of them known, whose numbers count.
             is_strict: as `Numbering.is_strict`. If not, what is left out is remembered, and their numbers need not be

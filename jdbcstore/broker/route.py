@@ -11,7 +11,7 @@ asked again on the way of a message might hear something else, and would store w
 * **With the first phase** of a distributed transaction, which promises that the second one succeeds: what the store is
   to keep is fixed then. What is not persistent goes to the same places when it is committed.
 * **When it is due**, if it is for later: until then its route says nothing but that. What is delivered again after a
-  delay is for later, too.
+  delay waits like this, too; what goes back into its queue at once is not sent again.
 * **When it moves**: a dead letter, or what an operator moves, is sent anew to its destination. It is never for later.
 """
 

@@ -172,7 +172,7 @@ class Router:
         sent later is kept by the scheduler instead, and of what has expired its dead letter.
 
         Args:
-            routes: of what to publish.
+            routes: where the messages go that are published.
             acknowledged: what to settle.
             publisher: whose they are; None if they are the broker's own.
             answer: called with the outcome.
@@ -206,7 +206,7 @@ class Router:
 
         Args:
             number: its producer's.
-            routes: of what it is, one for each of its destinations.
+            routes: where it goes, one for each of its destinations.
             publisher, answer: as for `commit`.
         """
         adapter, (producer_id, sequence) = self._host.adapter, number
@@ -348,8 +348,8 @@ class Router:
     def kept(self, routes: Iterable[Route]) -> list[tuple[MessageStore, Message]]:
         """What the broker's store has to keep of messages, with their copies, and where. What is to be sent later it
         keeps as a job, which is not among this."""
-        now = (route for route in routes if route.message.persistent and not route.is_later)
-        found = ((self.store_of(one), one) for route in now for one in route.messages())
+        at_once = (route for route in routes if route.message.persistent and not route.is_later)
+        found = ((self.store_of(one), one) for route in at_once for one in route.messages())
         return [(store, one) for store, one in found if store is not None]
 
     def note_unplaced(self, message: Message, publisher: Publisher | None) -> Answer:

@@ -243,13 +243,13 @@ class Scheduler:
             message_id = self._next_message_id()
             firing = firing_of(job, now_ms, str(message_id))
             singles = self._singles(due_message(job, now_ms, message_id)) if firing.is_sent else []
+            routes = [self._broker.route(single) for single in singles]
         except Exception as error:  # whatever is wrong with this one, the others go on
             if not isinstance(error, JdbcStoreError):
                 log.exception("defect in firing a scheduled message job_id=%s", job.job_id)
             self._hold(job.place, job.repeat, error)
             return
-        answer = partial(self._answered, self._mastership, job, len(singles))
-        routes = [self._broker.route(single) for single in singles]
+        answer = partial(self._answered, self._mastership, job, len(routes))
         self._broker.commit(routes, [], None, answer, Commit(jobs=firing.changes))
 
     def _next_message_id(self) -> MessageId:

@@ -45,7 +45,7 @@ class Prepared:
     def __init__(self, routes: Sequence[Route] = ()) -> None:
         self.routes = routes
         self._made: dict[int, tuple[Message, MessageStore, object]] = {}
-        self._becomes: dict[int, tuple[Message, list[Message]]] = {}
+        self._becomes: dict[int, tuple[Route, list[Message]]] = {}
         self.places: dict[int, Lane] = {}
         self.is_closed = False
 
@@ -55,12 +55,12 @@ class Prepared:
         for one in route.messages():
             made.append(one)
             yield one
-        self._becomes[id(route.message)] = route.message, made
+        self._becomes[id(route)] = route, made
 
     def messages(self, route: Route) -> Iterable[Message]:
-        """As `Route.messages`, which need not be made again if they are kept."""
-        of, made = self._becomes.get(id(route.message), (None, ()))
-        return made if of is route.message else route.messages()
+        """As `Route.messages`, which are not made again if they are kept for this route."""
+        of, made = self._becomes.get(id(route), (None, ()))
+        return made if of is route else route.messages()
 
     def prepare(self, store: MessageStore, message: Message) -> None:
         """Let a store do what it can. Raises as `MessageStore.prepare`."""

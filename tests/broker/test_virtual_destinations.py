@@ -187,6 +187,17 @@ def test_copies_are_limited(start_broker: StartBroker, open_client: OpenClient) 
     assert "There are 3 copies" in client.request("SEND", PERSISTENT, "x").headers["message"]
 
 
+def test_a_transaction_with_too_many_copies_is_rolled_back(start_broker: StartBroker, open_client: OpenClient) -> None:
+    address = start_broker(virtual=DECLARED, transaction_messages_max=5)
+    client = open_client(address)
+    client.done("BEGIN", {"transaction": "t"})
+    for _ in range(2):
+        client.done("SEND", {**PERSISTENT, "transaction": "t"}, "x")
+    told = client.request("COMMIT", {"transaction": "t"}).headers["message"]
+    assert "Transaction t is rolled back: There are 6 copies" in told
+    assert rest(open_client(address), "A", "B") == [[], []]
+
+
 AWARE = VirtualDestinations(virtual_topics=(VirtualTopic(name=Topic("NEWS"), prefix="V.*.", selector_aware=True),))
 NEWS = "/topic/NEWS"
 

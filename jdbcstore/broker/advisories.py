@@ -58,6 +58,7 @@ from jdbcstore.broker.delivery import Answer, Consumer
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.interceptors import Interceptors
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.topic import Publisher, TopicConsumer
 from jdbcstore.destination import ADVISORY_PREFIX, Destination, Topic
 from jdbcstore.identifiers import ConnectionId, ConsumerId, MessageId, ProducerId
@@ -122,7 +123,10 @@ class AdvisoryHost(Host, Protocol):
     def next_connection_id(self) -> str:
         """A new id in ActiveMQ's form."""
 
-    def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
+    def route(self, message: Message) -> Route:
+        """Where a message goes that is sent now."""
+
+    def publish(self, route: Route, publisher: Publisher | None, answer: Answer) -> None:
         """Give a message to its topic."""
 
 
@@ -349,7 +353,7 @@ class Advisories:
         if not host.is_running:
             return
         if topic in host.topics or host.has_to_open(topic) or host.interceptors.takes(topic):
-            host.publish(make(), None, _told)
+            host.publish(host.route(make()), None, _told)
             return
         subscribers = host.subscribers_of_wildcards(topic)
         if subscribers:

@@ -17,6 +17,7 @@ from jdbcstore.broker.latencies import Latencies
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number, Producers
 from jdbcstore.broker.region_host import RegionHost
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import Authorization
@@ -25,7 +26,6 @@ from jdbcstore.broker.takeover import Contender
 from jdbcstore.broker.topic import Publisher
 from jdbcstore.broker.transaction import Branches
 from jdbcstore.destination import Destination
-from jdbcstore.message import Message
 from jdbcstore.store.contract import PersistenceAdapter
 
 __all__ = ["ClientHost"]
@@ -106,12 +106,10 @@ class ClientHost(RegionHost, Protocol):
     def has_to_open(self, destination: Destination) -> bool:
         """Whether a topic is not there yet, and to make it belongs into slices (`preparing`)."""
 
-    def complete(
-        self, number: Number, messages: Sequence[Message], publisher: Publisher | None, answer: Answer
-    ) -> None:
+    def complete(self, number: Number, routes: Sequence[Route], publisher: Publisher | None, answer: Answer) -> None:
         """Give a message that is stored already to those of its destinations that lack it."""
 
-    def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
+    def preparing(self, prepared: Prepared) -> Iterator[None]:
         """Do ahead what a `commit` of many messages costs, as far as it changes nothing; a job."""
 
     def subscribing(self, consumer: Consumer) -> Iterator[None]:

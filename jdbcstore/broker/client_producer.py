@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Final, TypeGuard
@@ -13,9 +13,10 @@ from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.delivery import Answer
 from jdbcstore.broker.memory import NUMBERED_BYTES, WRITE_BYTES
-from jdbcstore.broker.message_division import MessageDivision
+from jdbcstore.broker.message_division import MessageDivision, size_of
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number, Numbering
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
@@ -182,20 +183,18 @@ class ClientProducer:
             self._transactions.named(transaction).send(self._division.singles(message, destination))
             self._client.complete(request)
             return
-        singles = self._division.singles(message, destination)
-        single = singles[0] if len(singles) == 1 else None
-        to = None if single is None else single.destination
-        if single is not None and to is not None and to.is_queue and not self._broker.interceptors.takes(to):
-            answer = self._answer(self._client, request, single.size + WRITE_BYTES)
-            self._broker.publish(single, self._client, answer)
+        routes = self._division.routes(message, destination)
+        if destination.is_queue and not destination.is_composite and routes[0].is_plain:  # nothing to be made ready
+            answer = self._answer(self._client, request, message.size + WRITE_BYTES)
+            self._broker.publish(routes[0], self._client, answer)
             return
-        answer = self._answer(self._client, request, self._division.size_of(singles))
-        if self._division.needs_preparing(singles):
-            self._prepare(singles, partial(self._broker.commit, singles, [], self._client, answer))
-        elif single is not None:
-            self._broker.publish(single, self._client, answer)
+        answer = self._answer(self._client, request, size_of(routes))
+        if self._division.needs_preparing(routes):
+            self._prepare(routes, partial(self._broker.commit, routes, [], self._client, answer))
+        elif len(routes) == 1:
+            self._broker.publish(routes[0], self._client, answer)
         else:
-            self._broker.commit(singles, [], self._client, answer)
+            self._broker.commit(routes, [], self._client, answer)
 
     def gather(self, message: Message, request: object) -> None:
         """As `send`, outside of transactions; what comes one after the other for one queue is stored in one go, each
@@ -206,7 +205,8 @@ class ClientProducer:
         size, is_plain = message.size + WRITE_BYTES, self._is_plain(message)
         gathered = self._room_for(message, size, None) if is_plain else None
         if gathered is None:
-            if not is_plain or not self._is_one_queue(destination := message.destination):
+            destination = message.destination
+            if not (is_plain and self._is_one_queue(destination)) or self._broker.scheduler.is_management(destination):
                 self.send(message, request)
                 return
             self._check_send(destination)
@@ -230,12 +230,11 @@ class ClientProducer:
         return message.persistent and not is_answered and not self._broker.scheduler.takes(message)
 
     def _is_one_queue(self, destination: Destination | None) -> TypeGuard[Destination]:
-        """Whether what is sent to a destination is stored in one queue, and that is all."""
+        """Whether what is sent to a destination is stored in one queue, and that is all, unless it is an order."""
         return (
             destination is not None
             and destination.is_queue
             and not (destination.is_composite or destination.is_temporary)
-            and not self._broker.scheduler.is_management(destination)
             and not self._broker.interceptors.takes(destination)
         )
 
@@ -248,7 +247,7 @@ class ClientProducer:
             self._settle_numbered(gathered, gathered.producer_id)
         elif len(gathered.messages) == 1:
             answer = self._answer(self._client, gathered.requests[0], gathered.sizes[0])
-            self._broker.publish(gathered.messages[0], self._client, answer)
+            self._broker.publish(Route(gathered.messages[0]), self._client, answer)
         else:
             answers = SendAnswers(self._client, gathered.requests, gathered.sizes)
             self._broker.publish_together(gathered.messages, self._client, answers)
@@ -257,8 +256,8 @@ class ClientProducer:
         """Store messages that their producer has numbered, in one commit; one by one if that is refused at once, which
         is because of one of them."""
         answers = SendAnswers(self._client, gathered.requests, gathered.sizes)
-        messages = gathered.messages
-        each = [partial(self._answer_numbered, answers, place, message) for place, message in enumerate(messages)]
+        routes = [Route(message) for message in gathered.messages]
+        each = [partial(self._answer_numbered, answers, place, route.message) for place, route in enumerate(routes)]
 
         def answered(error: BaseException | None) -> None:
             if error is None:
@@ -267,24 +266,24 @@ class ClientProducer:
                 for answer in each:
                     answer(error)
 
-        if self._commit_numbered(producer_id, messages, answered) is not None:
-            for message, answer in zip(messages, each, strict=True):
-                self._store_numbered(producer_id, [message], answer)
+        if self._commit_numbered(producer_id, routes, answered) is not None:
+            for route, answer in zip(routes, each, strict=True):
+                self._store_numbered(producer_id, [route], answer)
 
     def _store_numbered(
-        self, producer_id: ProducerId, singles: list[Message], answer: Answer, prepared: Prepared | None = None
+        self, producer_id: ProducerId, routes: Sequence[Route], answer: Answer, prepared: Prepared | None = None
     ) -> None:
-        error = self._commit_numbered(producer_id, singles, answer, prepared)
+        error = self._commit_numbered(producer_id, routes, answer, prepared)
         if error is not None:
             answer(error)
 
     def _commit_numbered(
-        self, producer_id: ProducerId, singles: list[Message], answer: Answer, prepared: Prepared | None = None
+        self, producer_id: ProducerId, routes: Sequence[Route], answer: Answer, prepared: Prepared | None = None
     ) -> BaseException | None:
         """As `Producers.commit`."""
         is_strict = self.numbering.is_strict
         return self._broker.producers.commit(
-            singles, [], self._client, answer, [producer_id], prepared, is_strict=is_strict
+            routes, [], self._client, answer, [producer_id], prepared, is_strict=is_strict
         )
 
     def _answer_numbered(self, answers: SendAnswers, place: int, message: Message, error: BaseException | None) -> None:
@@ -295,15 +294,15 @@ class ClientProducer:
         finally:
             answers.answered(place, error)
 
-    def _prepare(self, singles: list[Message], commit: Callable[..., object]) -> None:
+    def _prepare(self, routes: Sequence[Route], commit: Callable[..., object]) -> None:
         """Make what is stored for a message ready in slices, then store it."""
-        prepared = Prepared()
+        prepared = Prepared(routes)
 
         def submit() -> None:
             with closing(prepared):
                 commit(prepared=prepared)
 
-        self._client.work(self._division.preparing(singles, prepared), None, submit)
+        self._client.work(self._division.preparing(prepared), None, submit)
 
     def send_numbered(
         self,
@@ -354,8 +353,11 @@ class ClientProducer:
             is_one = is_gathered and transaction is None and self._is_plain(message) and self._is_one_queue(destination)
             if is_one:
                 self._division.check_targets(destination)
-            singles = [message] if is_one else self._division.singles(message, destination)
-            if transaction is not None:
+                routes = [Route(message)]
+            elif transaction is None:
+                routes = self._division.routes(message, destination)
+            else:
+                singles = self._division.singles(message, destination)
                 among = self._transactions.named(transaction)
                 among.number(producer_id, sequence)
                 among.send(singles)
@@ -365,7 +367,7 @@ class ClientProducer:
         if among is not None:
             self._client.complete(request)
             return True
-        size = self._division.size_of(singles) + NUMBERED_BYTES
+        size = size_of(routes) + NUMBERED_BYTES
         if is_one:
             gathered = self._room_for(message, size, producer_id) or self._begin_anew(producer_id)
             gathered.append(message, request, size)
@@ -373,16 +375,16 @@ class ClientProducer:
         self.settle()
         answer = self._answer(self._client, request, size, partial(self.numbering.refused, number))
         if self._broker.producers.is_last(number):
-            self._complete(number, singles, answer)
+            self._complete(number, routes, answer)
             return True
-        commit = partial(self._store_numbered, producer_id, singles, answer)
-        if self._division.needs_preparing(singles):
-            self._prepare(singles, commit)
+        commit = partial(self._store_numbered, producer_id, routes, answer)
+        if self._division.needs_preparing(routes):
+            self._prepare(routes, commit)
         else:
             commit()
         return True
 
-    def _complete(self, number: Number, singles: list[Message], answer: Answer) -> None:
+    def _complete(self, number: Number, routes: Sequence[Route], answer: Answer) -> None:
         """Answer a message that is there already when all of its destinations have it; nothing overtakes it."""
 
         def completed(error: BaseException | None) -> None:
@@ -394,7 +396,7 @@ class ClientProducer:
         self._broker.producers.duplicates += 1
         self._client.hold()
         try:
-            self._broker.complete(number, singles, self._client, completed)
+            self._broker.complete(number, routes, self._client, completed)
         except JdbcStoreError as error:
             completed(error)
 

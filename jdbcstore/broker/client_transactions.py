@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from jdbcstore.broker.answers import SendAnswer
@@ -14,10 +14,11 @@ from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.decisions import outcome_in, places_of
 from jdbcstore.broker.delivery import Answer, Delivery
 from jdbcstore.broker.memory import NUMBERED_BYTES
-from jdbcstore.broker.message_division import MessageDivision
+from jdbcstore.broker.message_division import MessageDivision, size_of
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.reader import failure_of
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
 from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, ProtocolError, TransactionRolledBack
 from jdbcstore.identifiers import TransactionId, XATransactionId
@@ -92,17 +93,16 @@ class ClientTransactions:
             return False
         if self._client.memory.is_short and self._producer.waits_for_spool():
             return False
-        refusal = self._refusal_of(transaction)
+        routes, refusal = self._routes_of(transaction)
         # The transaction is open until it is prepared, so it is rolled back with a client that goes meanwhile.
-        if transaction.prepared is None and refusal is None and self._division.needs_preparing(transaction.sends):
-            transaction.prepared = prepared = Prepared()
-            job = self._division.preparing(transaction.sends, prepared)
-            self._client.work(job, request, lambda: None)
+        if transaction.prepared is None and self._division.needs_preparing(routes):
+            transaction.prepared = prepared = Prepared(routes)
+            self._client.work(self._division.preparing(prepared), request, lambda: None)
             if self._client.is_held:
                 return False
         ready, transaction.prepared = transaction.prepared, None  # it outlives the transaction, which ends first
         try:
-            self._commit(transaction, request, refusal, ready)
+            self._commit(transaction, request, routes, refusal, ready)
         finally:
             if ready is not None:
                 ready.close()
@@ -134,12 +134,12 @@ class ClientTransactions:
         transaction = self._open.named(transaction_id.name)
         if self._client.memory.is_short and self._producer.waits_for_spool():
             return False
-        refusal = self._refusal_of(transaction)
+        routes, refusal = self._routes_of(transaction)
         if refusal is not None:
             self.abort(transaction.name)
             self._client.complete(request, refusal)
             return True
-        answer = self._answer(self._client, request, self._division.size_of(transaction.sends))
+        answer = self._answer(self._client, request, size_of(routes))
         acknowledged = transaction.acknowledged
         self._open.end(transaction)
         undo = partial(self._consumers.restore, acknowledged)
@@ -151,7 +151,7 @@ class ClientTransactions:
             finally:
                 answer(error)
 
-        self._broker.in_doubt.prepare(transaction_id, transaction.sends, acknowledged, undo, prepared)
+        self._broker.in_doubt.prepare(transaction_id, routes, acknowledged, undo, prepared)
         return True
 
     def commit_prepared(self, transaction_id: XATransactionId, request: object) -> None:
@@ -238,22 +238,26 @@ class ClientTransactions:
         except JdbcStoreError as error:
             answer(error)
 
-    def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
-        """Why a transaction cannot be committed."""
+    def _routes_of(self, transaction: Transaction) -> tuple[Sequence[Route], ProtocolError | None]:
+        """Where the messages of a transaction go that is to be committed now, or why it cannot be."""
         if transaction.is_incomplete:
-            return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {transaction.lacks}")
-        if not self._broker.interceptors.is_idle:  # queues may have come since the messages
-            takes = self._broker.scheduler.takes
-            try:
-                self._division.check_copies([message for message in transaction.sends if not takes(message)])
-            except ProtocolError as error:
-                return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {error}")
-        return None
+            return (), TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {transaction.lacks}")
+        if transaction.prepared is not None:
+            return transaction.prepared.routes, None
+        try:
+            return self._division.routes_of(transaction.sends), None
+        except ProtocolError as error:
+            return (), TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {error}")
 
     def _commit(
-        self, transaction: Transaction, request: object, refusal: ProtocolError | None, prepared: Prepared | None
+        self,
+        transaction: Transaction,
+        request: object,
+        routes: Sequence[Route],
+        refusal: ProtocolError | None,
+        prepared: Prepared | None,
     ) -> None:
-        size = self._division.size_of(transaction.sends)
+        size = size_of(routes)
         if transaction.numbers or transaction.is_incomplete:
             size += NUMBERED_BYTES
         self._open.end(transaction)
@@ -262,10 +266,10 @@ class ClientTransactions:
         if refusal is not None:
             answer(refusal)
         elif not transaction.numbers:
-            self._broker.commit(transaction.sends, transaction.acknowledged, self._client, answer, prepared=prepared)
+            self._broker.commit(routes, transaction.acknowledged, self._client, answer, prepared=prepared)
         else:
             error = self._broker.producers.commit(
-                transaction.sends,
+                routes,
                 transaction.acknowledged,
                 self._client,
                 answer,

@@ -31,6 +31,7 @@ from jdbcstore.broker.prepared import PREPARED_LEAST
 from jdbcstore.broker.prepared_jobs import PREPARED_JOBS, PreparedJobs
 from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.region_host import RegionHost
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.router import Router, settle
 from jdbcstore.broker.spans import acknowledgements, ending
 from jdbcstore.broker.topic import Publisher
@@ -46,7 +47,14 @@ from jdbcstore.errors import (
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import Commit, PreparedTransaction, SupportsTransactions, Transaction, TransactionStore
+from jdbcstore.store.contract import (
+    Commit,
+    MessageStore,
+    PreparedTransaction,
+    SupportsTransactions,
+    Transaction,
+    TransactionStore,
+)
 from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["InDoubt"]
@@ -68,8 +76,8 @@ class _Doubt:
     #: Deliveries of this process that it settles, and what gives them back.
     settled: Sequence[Delivery] = ()
     undo: Callable[[], object] = lambda: None
-    #: What the store does not have.
-    unstored: list[Message] = field(default_factory=list)
+    #: Where that goes which the store does not have.
+    unstored: list[Route] = field(default_factory=list)
     is_stored: bool = True
     #: What it removes and acknowledges, if it was prepared before the store was opened.
     removed: Sequence[tuple[Destination, MessageId]] = ()
@@ -121,7 +129,7 @@ class InDoubt:
         return [
             PreparedTransaction(
                 id,
-                list(doubt.unstored),
+                [route.message for route in doubt.unstored],
                 [(one.lane.queue.destination, one.message_id) for one in doubt.settled if one.lane is not None],
                 [],
             )
@@ -159,7 +167,7 @@ class InDoubt:
     def prepare(
         self,
         transaction_id: XATransactionId,
-        sends: Sequence[Message],
+        routes: Sequence[Route],
         settled: Sequence[Delivery],
         undo: Callable[[], object],
         answer: Answer,
@@ -168,15 +176,17 @@ class InDoubt:
 
         Args:
             transaction_id: whose.
-            sends, settled: what it sends and settles.
+            routes: where its messages go.
+            settled: what it settles.
             undo: gives back what it settles, after a rollback.
             answer: told when it is prepared; after an error it is not, and nothing was undone.
         """
-        doubt = _Doubt(settled=settled, undo=undo, traced=self._batch(transaction_id, sends))
-        stored: list[Message] = []
+        traced = self._batch(transaction_id, [route.message for route in routes])
+        doubt = _Doubt(settled=settled, undo=undo, traced=traced)
+        stored: list[tuple[MessageStore, Message]] = []
         try:
-            for message in sends:
-                self._divide(doubt, stored, message)
+            for route in routes:
+                self._divide(doubt, stored, route)
             removes, acknowledges = settlements(settled)
             if not (stored or removes or acknowledges):
                 doubt.is_stored = False
@@ -184,9 +194,8 @@ class InDoubt:
                 answer(None)
                 return
             transaction = self._store().begin(transaction_id)
-            for message in stored:
-                is_job = message.destination == PREPARED_JOBS
-                transaction.add_message(self._jobs.store if is_job else self._router.store_for(message), message)
+            for store, message in stored:
+                transaction.add_message(store, message)
             for store, message_id in removes:
                 transaction.remove_message(store, message_id)
             for topic, key, message_id in acknowledges:
@@ -209,8 +218,11 @@ class InDoubt:
         self._submit(transaction, len(stored), prepared)
 
     def find(self, sends: Sequence[Message]) -> asyncio.Future[bool]:
-        """Find out whether a transaction that sends these is committed, as far as they tell."""
-        kept = self._router.kept(sends)
+        """Find out whether a transaction that sends these is committed, as far as they tell.
+
+        They are looked for where they would go now. Where they do go is found with `prepare`, when that is known.
+        """
+        kept = self._router.kept([self._router.route(message) for message in sends])
         sent = [(store, message.message_id) for store, message in kept if message.message_id is not None]
         return self._broker.read_patiently(is_committed_by, self._broker.adapter, sent)
 
@@ -237,22 +249,25 @@ class InDoubt:
 
         self._broker.read(transaction.prepare).add_done_callback(submitted)
 
-    def _divide(self, doubt: _Doubt, stored: list[Message], message: Message) -> None:
-        """What the store has to keep of a message, and what follows the commit."""
-        if self._jobs.takes(message):
-            stored.append(self._jobs.put_by(message))
+    def _divide(self, doubt: _Doubt, stored: list[tuple[MessageStore, Message]], route: Route) -> None:
+        """What the store has to keep of a message, and where; and what follows the commit."""
+        if route.is_later:
+            stored.append((self._jobs.store, self._jobs.put_by(route.message)))
             doubt.has_jobs = True
             return
-        router = self._router
-        for one in router.stored_for(message):
-            if router.keeps(one):
-                stored.append(one)
-                if one.destination is not None and one.destination.is_queue:
-                    doubt.queued.append(_place_of(one))
-                else:
-                    doubt.has_topics = True
+        if not route.message.persistent:
+            doubt.unstored.append(route)
+            return
+        for message in route.messages():
+            store = self._router.store_of(message)
+            if store is None:
+                doubt.unstored.append(Route(message))
+                continue
+            stored.append((store, message))
+            if message.destination is not None and message.destination.is_queue:
+                doubt.queued.append(_place_of(message))
             else:
-                doubt.unstored.append(one)
+                doubt.has_topics = True
 
     # -- second phase ------------------------------------------------------------------------------------------------
 

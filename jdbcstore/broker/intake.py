@@ -219,7 +219,8 @@ class Intake:
 
     async def _submit(self, sends: Sequence[Message], taken: TakenIn) -> WaitingLoad:
         answered: asyncio.Future[None] = self._broker.loop.create_future()
-        self._broker.commit(sends, [], None, partial(resolve, answered), Commit(taken=taken))
+        routes = [self._broker.route(message) for message in sends]
+        self._broker.commit(routes, [], None, partial(resolve, answered), Commit(taken=taken))
         await answered
         self.taken += len(taken.places)
         self.refused += len(taken.refused)

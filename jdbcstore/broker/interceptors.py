@@ -9,59 +9,22 @@ one commit. Each destination gets it once, by however many ways it would come th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from jdbcstore.broker.interest import Interest
-from jdbcstore.broker.memory import WRITE_BYTES
+from jdbcstore.broker.route import Place, Route
 from jdbcstore.broker.virtual_destinations import CompositeDestination, VirtualDestinations
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.message import Message
 
-__all__ = ["Interceptors", "Route"]
+__all__ = ["Interceptors"]
 
 log = logging.getLogger(__name__)
 
 #: Destinations of which is remembered which composites they are.
 _KNOWN_MAX: Final = 10_000
-
-
-class _Copy(NamedTuple):
-    """What becomes of a message.
-
-    Args:
-        destination: where a copy goes.
-        original: what it tells as its original destination.
-    """
-
-    destination: Destination
-    original: Destination | None
-
-
-class Route(NamedTuple):
-    """Where a message goes.
-
-    Args:
-        message: the message.
-        places: for which there are copies.
-        stays: whether the message itself goes to its own destination.
-    """
-
-    message: Message
-    places: list[_Copy]
-    stays: bool
-
-    def copies(self) -> Iterator[Message]:
-        """The copies, made one by one."""
-        for place in self.places:
-            yield _moved(self.message, place)
-
-    def messages(self) -> Iterator[Message]:
-        """The copies, and the message itself if that stays."""
-        yield from self.copies()
-        if self.stays:
-            yield self.message
 
 
 class Interceptors:
@@ -106,47 +69,16 @@ class Interceptors:
         """Whether it is a composite by its name, which is there before somebody uses it."""
         return any(composite.name == destination for composite in self._composites)
 
-    def route(self, message: Message) -> Route | None:
-        """Where a message goes; None if that is its destination and nothing else."""
+    def route(self, message: Message) -> Route:
+        """Where a message goes."""
         destination = message.destination
-        if destination is None or self.is_idle or not self.takes(destination):
-            return None
-        places: list[_Copy] = []
-        stays = self._spread(message, _Copy(destination, message.original_destination), {destination}, places)
+        if destination is None or (self._is_plain and not self._virtual_topics.has_queues):
+            return Route(message)
+        places: list[Place] = []
+        stays = self._spread(message, Place(destination, message.original_destination), {destination}, places)
         return Route(message, places, stays)
 
-    def sent(self, message: Message) -> Iterator[Message]:
-        """What a message becomes: itself, copies, both, or nothing if nobody wants it."""
-        route = self.route(message)
-        return iter((message,)) if route is None else route.messages()
-
-    def destinations(self, message: Message) -> Iterator[Destination]:
-        """Where a message goes."""
-        route = self.route(message)
-        if route is not None:
-            yield from (place.destination for place in route.places)
-        if message.destination is not None and (route is None or route.stays):
-            yield message.destination
-
-    def copied_bytes(self, messages: Iterable[Message]) -> int:
-        """What the copies of messages take on their way to the store, beside the messages themselves."""
-        if self.is_idle:
-            return 0
-        return sum(self._count(message) * (message.size + WRITE_BYTES) for message in messages)
-
-    def count(self, messages: Iterable[Message], *, is_persistent: bool) -> int:
-        """How many copies those messages have that are persistent, or that are not."""
-        if self.is_idle:  # asked for each message
-            return 0
-        return sum(self._count(message) for message in messages if message.persistent is is_persistent)
-
-    def _count(self, message: Message) -> int:
-        if self._is_plain and message.destination is not None:
-            return len(self._virtual_topics.queues_of(message.destination))
-        route = self.route(message)
-        return 0 if route is None else len(route.places)
-
-    def _spread(self, message: Message, at: _Copy, met: set[Destination], places: list[_Copy]) -> bool:
+    def _spread(self, message: Message, at: Place, met: set[Destination], places: list[Place]) -> bool:
         """Find where a message goes that is sent to a destination.
 
         Args:
@@ -162,24 +94,24 @@ class Interceptors:
         stays = True
         mirror = self._mirror_of(destination)
         if mirror is not None:
-            self._send(message, _Copy(mirror, at.original), met, places)
+            self._send(message, Place(mirror, at.original), met, places)
         composites = self._composites_of(destination)
         if composites:
             stays = self._virtual_topics.covers(destination)
             for composite in composites:
-                there = _moved(message, at) if composite.has_selectors else message
+                there = at.copy_of(message) if composite.has_selectors else message
                 is_forwarded = False
                 for target in composite.forwards(there):
                     is_forwarded = True
-                    self._send(message, _Copy(target, destination), met, places)
+                    self._send(message, Place(target, destination), met, places)
                 stays = stays or composite.keeps(is_forwarded=is_forwarded)
         for queue, virtual in list(self._virtual_topics.queues_of(destination).items()):
             if not virtual.selector_aware or self._is_wanted(message, queue):
                 original = destination if virtual.set_original_destination else at.original
-                self._send(message, _Copy(queue, original), met, places)
+                self._send(message, Place(queue, original), met, places)
         return stays
 
-    def _send(self, message: Message, at: _Copy, met: set[Destination], places: list[_Copy]) -> None:
+    def _send(self, message: Message, at: Place, met: set[Destination], places: list[Place]) -> None:
         if at.destination in met:
             return
         met.add(at.destination)
@@ -202,10 +134,3 @@ class Interceptors:
             found = tuple(composite for composite in self._composites if composite.name.matches(destination))
             self._known[destination] = found
         return found
-
-
-def _moved(message: Message, place: _Copy) -> Message:
-    """The copy of a message for a place."""
-    copy = message.copy()
-    copy.destination, copy.original_destination = place
-    return copy

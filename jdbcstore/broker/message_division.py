@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from jdbcstore.broker.client_host import ClientHost
-from jdbcstore.broker.memory import WRITE_BYTES
 from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
+from jdbcstore.broker.route import Route
 from jdbcstore.destination import Destination
 from jdbcstore.errors import NoSuchDestination, ProtocolError
 from jdbcstore.message import Message
 
-__all__ = ["MessageDivision"]
+__all__ = ["MessageDivision", "size_of"]
 
 
 class MessageDivision:
-    """Divides messages to composites, and refuses what cannot be sent.
+    """Divides messages to composites, finds where they go, and refuses what cannot be sent.
 
     Args:
         broker: knows destinations, virtual topics and limits.
@@ -26,27 +26,62 @@ class MessageDivision:
     def __init__(self, broker: ClientHost) -> None:
         self._broker = broker
 
-    def singles(self, message: Message, destination: Destination) -> list[Message]:
-        """The message for each of its destinations: itself unless the destination is a composite.
+    def routes(self, message: Message, destination: Destination) -> list[Route]:
+        """Where a message goes that is sent now: a route for each of its destinations.
 
-        One that is to be sent later is divided then.
+        Raises:
+            ProtocolError: as `singles`; or what virtual and composite destinations copy is more than may be stored at
+                once.
+        """
+        elements = self.check_targets(destination)
+        if self._broker.scheduler.takes(message):
+            self._check_later(message, elements)
+            return [Route(message, is_later=True)]
+        if destination.is_composite:
+            return self._limited(map(self._broker.interceptors.route, self._divided(message, elements)))
+        route = self._broker.interceptors.route(message)
+        return self._limited([route]) if route.places else [route]
+
+    def singles(self, message: Message, destination: Destination) -> list[Message]:
+        """The message for each of its destinations, to be sent with a COMMIT, by `routes_of`: itself unless the
+        destination is a composite. One that is to be sent later is divided then.
 
         Raises:
             ProtocolError: one of them cannot be sent to, they are more than may be stored at once, or there is none.
         """
-        is_composite = destination.is_composite
         elements = self.check_targets(destination)
         if self._broker.scheduler.takes(message):
-            for element in elements:
-                self._broker.check_name(element)
-            self._broker.scheduler.job_of(message)  # refuses what cannot be kept
+            self._check_later(message, elements)
             return [message]
+        return self._divided(message, elements) if destination.is_composite else [message]
+
+    def routes_of(self, singles: Iterable[Message]) -> list[Route]:
+        """Where messages go that are sent now, together. Raises ProtocolError if their copies are more than may be
+        stored at once."""
+        return self._limited(map(self._broker.route, singles))
+
+    def _check_later(self, message: Message, elements: Iterable[Destination]) -> None:
+        """Raise ProtocolError or ConfigurationError if the scheduler cannot keep a message for these."""
+        for element in elements:
+            self._broker.check_name(element)
+        self._broker.scheduler.job_of(message)
+
+    def _divided(self, message: Message, elements: Sequence[Destination]) -> list[Message]:
         if len(elements) > 1:
             self._check_size(message, len(elements))
-        singles = message.divided() if is_composite else [message]
-        if len(elements) > 1 or self._broker.interceptors.takes(elements[0]):
-            self.check_copies(singles)
-        return singles
+        return message.divided()
+
+    def _limited(self, routes: Iterable[Route]) -> list[Route]:
+        """Those, unless they have too many copies. That is known before all are found, which would fill the memory."""
+        limited: list[Route] = []
+        copied = count = 0
+        for route in routes:
+            limited.append(route)
+            if route.places:
+                copied += route.copied_bytes
+                count += len(route.places) if route.message.persistent else 0
+                self._check_copies(copied, count)
+        return limited
 
     def check_targets(self, destination: Destination) -> tuple[Destination, ...]:
         """What a message to a destination is divided among.
@@ -74,40 +109,41 @@ class MessageDivision:
                 f" transaction_bytes_max is {options.transaction_bytes_max}. Send it in several messages"
             )
 
-    def check_copies(self, messages: Sequence[Message]) -> None:
-        """Raise ProtocolError if what virtual and composite destinations copy is more than may be stored at once."""
-        options, interceptors = self._broker.options, self._broker.interceptors
-        copied = interceptors.copied_bytes(messages)
+    def _check_copies(self, copied: int, count: int) -> None:
+        """Raise ProtocolError if copies of so many bytes, so many of them persistent, may not be stored at once."""
+        options = self._broker.options
         if copied > options.transaction_bytes_max:
             raise ProtocolError(
                 f"The copies for virtual and composite destinations take {copied} bytes: they are stored together, and"
                 f" transaction_bytes_max is {options.transaction_bytes_max}. Send less at once, or remove queues that"
                 " nobody reads"
             )
-        if copied and (count := interceptors.count(messages, is_persistent=True)) > options.transaction_messages_max:
+        if count > options.transaction_messages_max:
             raise ProtocolError(
                 f"There are {count} copies for virtual and composite destinations: they are stored together, and"
                 f" transaction_messages_max is {options.transaction_messages_max}. Send less at once, or remove queues"
                 " that nobody reads"
             )
 
-    def needs_preparing(self, messages: Sequence[Message]) -> bool:
-        """Whether so much is stored for these messages that it has to be made ready in slices."""
-        copies = self._broker.interceptors.count(messages, is_persistent=True)
-        return len(messages) + copies >= PREPARED_LEAST or any(map(self._has_to_open, messages))
+    def needs_preparing(self, routes: Sequence[Route]) -> bool:
+        """Whether so much is stored for messages that it has to be made ready in slices."""
+        count = len(routes)
+        for route in routes:
+            if route.places and route.message.persistent:
+                count += len(route.places)
+            if not route.is_later and any(map(self._has_to_open, route.destinations())):
+                return True
+        return count >= PREPARED_LEAST
 
-    def _has_to_open(self, message: Message) -> bool:
-        return any(
-            not destination.is_queue and self._broker.has_to_open(destination)
-            for destination in self._broker.interceptors.destinations(message)
-        )
+    def _has_to_open(self, destination: Destination) -> bool:
+        return not destination.is_queue and self._broker.has_to_open(destination)
 
-    def preparing(self, messages: Sequence[Message], prepared: Prepared) -> Iterator[None]:
+    def preparing(self, prepared: Prepared) -> Iterator[None]:
         """Do ahead what a commit of many messages costs; a job."""
-        size, memory = self.size_of(messages), self._broker.memory
+        size, memory = size_of(prepared.routes), self._broker.memory
         memory.uncommitted += size  # what is prepared has the bodies once more
         try:
-            yield from self._broker.preparing(messages, prepared)
+            yield from self._broker.preparing(prepared)
         except BaseException:
             prepared.close()
             raise
@@ -124,7 +160,7 @@ class MessageDivision:
                 raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
             self._broker.check_name(destination)
 
-    def size_of(self, messages: Sequence[Message]) -> int:
-        """Bytes that they take on their way to the store, with their copies."""
-        copied = self._broker.interceptors.copied_bytes(messages)
-        return sum([message.size + WRITE_BYTES for message in messages]) + copied
+
+def size_of(routes: Iterable[Route]) -> int:
+    """Bytes that messages take on their way to the store, with their copies."""
+    return sum([route.size for route in routes])

@@ -7,10 +7,11 @@ queues, where each takes its place in the tail before it is submitted (`jdbcstor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.route import Route
 from jdbcstore.errors import StoreError
 from jdbcstore.message import Message
 from jdbcstore.store.contract import MessageStore
@@ -30,31 +31,36 @@ class Prepared:
 
     Whoever has one calls `close` when the commit is submitted, or when there is none.
 
+    Args:
+        routes: where its messages go.
+
     Attributes:
+        routes: those: what has changed since they were found, a queue that has come say, is of no concern.
         places: the lanes that keep a place for a message which is not submitted yet, by the message's `id`.
         is_closed: whether nothing is prepared any more.
     """
 
-    __slots__ = ("_made", "_sent", "is_closed", "places")
+    __slots__ = ("_becomes", "_made", "is_closed", "places", "routes")
 
-    def __init__(self) -> None:
+    def __init__(self, routes: Sequence[Route] = ()) -> None:
+        self.routes = routes
         self._made: dict[int, tuple[Message, MessageStore, object]] = {}
-        self._sent: dict[int, tuple[Message, list[Message]]] = {}
+        self._becomes: dict[int, tuple[Route, list[Message]]] = {}
         self.places: dict[int, Lane] = {}
         self.is_closed = False
 
-    def sending(self, message: Message, becomes: Iterable[Message]) -> Iterator[Message]:
-        """Keep what a message becomes, itself and copies for other destinations, one at a time."""
-        kept: list[Message] = []
-        for one in becomes:
-            kept.append(one)
+    def making(self, route: Route) -> Iterator[Message]:
+        """Make what a message becomes, itself and copies for other destinations, one at a time, and keep it."""
+        made: list[Message] = []
+        for one in route.messages():
+            made.append(one)
             yield one
-        self._sent[id(message)] = message, kept
+        self._becomes[id(route)] = route, made
 
-    def sent(self, message: Message) -> list[Message] | None:
-        """What a message becomes; None if that is not known yet. A queue that has come since gets no copy."""
-        of, kept = self._sent.get(id(message), (None, None))
-        return kept if of is message else None
+    def messages(self, route: Route) -> Iterable[Message]:
+        """As `Route.messages`, which are not made again if they are kept for this route."""
+        of, made = self._becomes.get(id(route), (None, ()))
+        return made if of is route else route.messages()
 
     def prepare(self, store: MessageStore, message: Message) -> None:
         """Let a store do what it can. Raises as `MessageStore.prepare`."""

@@ -77,10 +77,6 @@ class PreparedJobs:
 
     # -- first phase -------------------------------------------------------------------------------------------------
 
-    def takes(self, message: Message) -> bool:
-        """Whether a message is to be prepared here."""
-        return self._scheduler.takes(message)
-
     @property
     def store(self) -> MessageStore:
         """Where they are prepared."""

@@ -48,10 +48,10 @@ from typing import Any, Final, TypeAlias
 from jdbcstore.broker.delivery import Answer, Delivery
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.region_host import RegionHost
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.topic import Publisher
 from jdbcstore.errors import ProtocolError
 from jdbcstore.identifiers import ProducerId
-from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit
 
@@ -199,7 +199,7 @@ class Producers:
 
     def commit(
         self,
-        sends: Sequence[Message],
+        routes: Sequence[Route],
         acknowledged: Sequence[Delivery],
         publisher: Publisher,
         answer: Answer,
@@ -211,7 +211,7 @@ class Producers:
         """As `Broker.commit`, but without those messages that are stored already, or on their way to be.
 
         Args:
-            sends: those of a `numbered` producer in the order of their numbers.
+            routes: where messages go; those of a `numbered` producer in the order of their numbers.
             acknowledged, publisher, answer, prepared: as there.
             numbered: the producers, all of them known, whose numbers count.
             is_strict: as `Numbering.is_strict`. If not, what is left out is remembered, and their numbers need not be
@@ -220,18 +220,18 @@ class Producers:
         Returns:
             Why it is refused at once; nothing was tried then, and `answer` is not called.
         """
-        fresh: list[Message] = []
+        fresh: list[Route] = []
         numbers: dict[_Known, list[int]] = {}
         left_out: dict[_Known, tuple[range, ...]] = {}
         follows: dict[Completion[Any], None] = {}
-        for message in sends:
-            message_id = message.message_id
+        for route in routes:
+            message_id = route.message.message_id
             if message_id is None or message_id.producer_id is None or message_id.producer_id not in numbered:
-                fresh.append(message)
+                fresh.append(route)
                 continue
             known, number = self._known[message_id.producer_id], message_id.producer_sequence_id
             if number > (last := max(known.stored, known.last_pending)):
-                fresh.append(message)
+                fresh.append(route)
                 its_numbers = numbers.setdefault(known, [])
                 last = its_numbers[-1] if its_numbers else last
                 if number > last + 1 and not is_strict:

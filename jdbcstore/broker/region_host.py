@@ -9,6 +9,7 @@ from jdbcstore.broker.delivery import Answer, Answers, Delivery
 from jdbcstore.broker.destination_host import DestinationHost
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.queue import Queue
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.topic import Publisher, Topic
 from jdbcstore.broker.tracing import Tracing
 from jdbcstore.destination import Destination
@@ -81,7 +82,10 @@ class RegionHost(DestinationHost, Protocol):
     def next_connection_id(self) -> str:
         """A new id in ActiveMQ's form."""
 
-    def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
+    def route(self, message: Message) -> Route:
+        """Where a message goes that is sent now."""
+
+    def publish(self, route: Route, publisher: Publisher | None, answer: Answer) -> None:
         """Give a message to its queue or topic, or keep it for later, and answer when it is safe there."""
 
     def publish_together(self, messages: Sequence[Message], publisher: Publisher | None, answers: Answers) -> None:
@@ -89,7 +93,7 @@ class RegionHost(DestinationHost, Protocol):
 
     def commit(
         self,
-        sends: Sequence[Message],
+        routes: Sequence[Route],
         acknowledged: Sequence[Delivery],
         publisher: Publisher | None,
         answer: Answer,

@@ -23,6 +23,7 @@ from jdbcstore.broker.publications import FollowedAnswer, Publications
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.region_host import NOTHING
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.schedule import REDELIVERY_DELAY
 from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.topic import Publisher, Topic
@@ -97,22 +98,25 @@ class Router:
         """The broker runs from now on."""
         self._publications = Publications(self._host.slices, self._publish_following)
 
-    def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
+    def route(self, message: Message) -> Route:
+        """Where a message goes that is sent now."""
+        if self._scheduler.takes(message):
+            return Route(message, is_later=True)
+        return self._interceptors.route(message)
+
+    def publish(self, route: Route, publisher: Publisher | None, answer: Answer) -> None:
         """Give a message to its queue or topic, or keep it for later, and answer when it is safe there.
 
-        Copies go where interceptors say, and it may be that nothing but these is left of it.
+        Copies go where its route says, and it may be that nothing but these is left of it.
         """
-        if self._scheduler.takes(message):
-            self.commit([message], [], publisher, answer)
-            return
-        route = self._interceptors.route(message)
-        if route is None:
+        message = route.message
+        if route.is_plain:
             self._publish(message, publisher, answer)
-        elif message.persistent:
-            self.commit([message], [], publisher, answer)
+        elif route.is_later or message.persistent:
+            self.commit([route], [], publisher, answer)
         else:
             whole = FollowedAnswer(answer)
-            copies = whole.following(route.copies())
+            copies = whole.following(place.copy_of(message) for place in route.places)
             published = partial(self._publish, message, publisher, whole) if route.stays else partial(whole, None)
             self._publications.publish(copies, len(route.places), publisher, published, whole.followed)
 
@@ -155,7 +159,7 @@ class Router:
 
     def commit(
         self,
-        sends: Sequence[Message],
+        routes: Sequence[Route],
         acknowledged: Sequence[Delivery],
         publisher: Publisher | None,
         answer: Answer,
@@ -168,7 +172,8 @@ class Router:
         sent later is kept by the scheduler instead, and of what has expired its dead letter.
 
         Args:
-            sends, acknowledged: what to publish and to settle.
+            routes: where the messages go that are published.
+            acknowledged: what to settle.
             publisher: whose they are; None if they are the broker's own.
             answer: called with the outcome.
             along: what else belongs into the same commit.
@@ -177,36 +182,31 @@ class Router:
         Returns:
             The store's completion; None if it refused the order, then `answer` was told.
         """
-        takes = self._scheduler.takes
-        if any(map(takes, sends)):
+        later = [route.message for route in routes if route.is_later]
+        if later:
             try:
-                jobs = [self._scheduler.job_of(message) for message in sends if takes(message)]
+                jobs = [self._scheduler.job_of(message) for message in later]
             except JdbcStoreError as error:
                 answer(error)
                 return None
             along = along._replace(jobs=[*along.jobs, *jobs])
-            sends = [message for message in sends if not takes(message)]
-        messages: list[Message] = []
-        for single in sends:
-            sent = None if prepared is None else prepared.sent(single)
-            messages += self._stored_with(single) if sent is None else sent
+            routes = [route for route in routes if not route.is_later]
         now_ms = self._host.now_ms()
-        if any(0 < message.expiration < now_ms for message in messages):
+        if any(0 < route.message.expiration < now_ms for route in routes):
             # What is not persistent is published behind the commit, and its copies are made then.
-            late = [message for message in messages if message.persistent and message.expired(now_ms)]
-            others = [message for message in messages if not (message.persistent and message.expired(now_ms))]
-            return self._bury_arrivals(late, others, acknowledged, publisher, answer, along, prepared)
-        return self._commit(messages, acknowledged, publisher, answer, along, prepared)
+            late = [route for route in routes if route.message.persistent and route.message.expired(now_ms)]
+            others = [route for route in routes if not (route.message.persistent and route.message.expired(now_ms))]
+            messages = [message for route in late for message in route.messages()]
+            return self._bury_arrivals(messages, others, acknowledged, publisher, answer, along, prepared)
+        return self._commit(routes, acknowledged, publisher, answer, along, prepared)
 
-    def complete(
-        self, number: Number, messages: Sequence[Message], publisher: Publisher | None, answer: Answer
-    ) -> None:
+    def complete(self, number: Number, routes: Sequence[Route], publisher: Publisher | None, answer: Answer) -> None:
         """Give a message that is stored already to those of its destinations that lack it. A broker of another kind may
         have stored it in one after the other, and have failed in between.
 
         Args:
             number: its producer's.
-            messages: what it is, one for each of its destinations.
+            routes: where it goes, one for each of its destinations.
             publisher, answer: as for `commit`.
         """
         adapter, (producer_id, sequence) = self._host.adapter, number
@@ -215,29 +215,31 @@ class Router:
             error = failure_of(finding)
             if error is None and (lacking := finding.result()):
                 marks = {producer_id: sequence} if adapter.remembers_producers else {}
-                self._commit(lacking, [], publisher, answer, Commit(producers=marks))
+                self._commit([Route(one) for one in lacking], [], publisher, answer, Commit(producers=marks))
             else:
                 answer(error)
 
-        finding = self._host.read_patiently(_lacking, adapter, number, self.kept(messages))
+        finding = self._host.read_patiently(_lacking, adapter, number, self.kept(routes))
         finding.add_done_callback(found)
 
-    def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
+    def preparing(self, prepared: Prepared) -> Iterator[None]:
         """Do ahead what a `commit` of many messages costs, as far as nobody sees it; a job."""
-        for message in sends:
-            if self._scheduler.takes(message):
+        for route in prepared.routes:
+            if route.is_later:
                 continue
-            for destination in self._interceptors.destinations(message):
+            for destination in route.destinations():
                 if not destination.is_queue:
                     yield from self._host.opening(destination)
-            for one in prepared.sending(message, self._stored_with(message)):
+            if not route.message.persistent:
+                continue
+            for one in prepared.making(route):
                 if prepared.is_closed:
                     return
                 try:
                     if (target := self._keeper(one)) is not None:
                         taker = _note_taker(target, one)
                         prepared.prepare(_store_of(taker), one)
-                        if isinstance(taker, Lane) and len(sends) >= PLACED_LEAST:
+                        if isinstance(taker, Lane) and len(prepared.routes) >= PLACED_LEAST:
                             prepared.take_place(taker, one)
                 except Exception:  # noqa: BLE001  # it goes wrong again in the commit, which answers
                     return
@@ -245,7 +247,7 @@ class Router:
 
     def _commit(
         self,
-        sends: Sequence[Message],
+        routes: Sequence[Route],
         acknowledged: Sequence[Delivery],
         publisher: Publisher | None,
         answer: Answer,
@@ -255,21 +257,25 @@ class Router:
         removes, done_with = settlements(acknowledged)
         takers: list[Lane | Topic] = []
         adds: list[tuple[MessageStore, Message]] = []
-        others: list[Message] = []
+        others: list[Route] = []
         places = {} if prepared is None else prepared.places
         try:
-            for message in sends:
-                lane = places.get(id(message))
-                if lane is not None and not lane.is_closed:
-                    takers.append(lane)
-                    adds.append((lane.store, message))
+            for route in routes:
+                if not route.message.persistent:
+                    others.append(route)  # its copies are made behind the commit
                     continue
-                target = self._keeper(message)
-                if target is None:
-                    others.append(message)
-                else:
-                    takers.append(taker := _note_taker(target, message))
-                    adds.append((_store_of(taker), message))
+                for message in route.messages() if prepared is None else prepared.messages(route):
+                    lane = places.get(id(message))
+                    if lane is not None and not lane.is_closed:
+                        takers.append(lane)
+                        adds.append((lane.store, message))
+                        continue
+                    target = self._keeper(message)
+                    if target is None:
+                        others.append(Route(message))
+                    else:
+                        takers.append(taker := _note_taker(target, message))
+                        adds.append((_store_of(taker), message))
             commit = Commit(
                 adds=adds,
                 prepared=() if prepared is None else [prepared.of(store, message) for store, message in adds],
@@ -305,7 +311,7 @@ class Router:
                 take_effect(error)
             finally:
                 if error is None:
-                    self._follow(others, publisher, answer)
+                    self.follow(others, publisher, answer)
                 else:
                     answer(error)
 
@@ -322,42 +328,29 @@ class Router:
             done(None, None)
         return completion
 
-    def _follow(self, others: Sequence[Message], publisher: Publisher | None, answer: Answer) -> None:
+    def follow(self, routes: Sequence[Route], publisher: Publisher | None, answer: Answer) -> None:
         """Publish what the store does not keep, behind the commit that it is part of."""
-        if not others:
+        if not routes:
             answer(None)
             return
         whole = FollowedAnswer(answer)
-        following = whole.following(self._following(others))
-        count = len(others) + self._interceptors.count(others, is_persistent=False)
+        following = whole.following(message for route in routes for message in route.messages())
+        count = sum([1 + len(route.places) for route in routes])
         self._publications.publish(following, count, publisher, partial(whole, None), whole.followed)
 
     # -- prepared transactions ---------------------------------------------------------------------------------------
 
-    def stored_for(self, message: Message) -> Iterator[Message]:
-        """What a message becomes, as far as that has to be stored together."""
-        return iter((message,)) if self._scheduler.takes(message) else self._stored_with(message)
-
-    def _stored_with(self, message: Message) -> Iterator[Message]:
-        """The same of a message that is not for later. What is not persistent becomes more behind the commit."""
-        return self._interceptors.sent(message) if message.persistent else iter((message,))
-
-    def keeps(self, message: Message) -> bool:
-        """Whether the broker's store has to keep a message; what is to be sent later it keeps as a job."""
-        return not self._scheduler.takes(message) and self._keeper(message) is not None
-
-    def store_for(self, message: Message) -> MessageStore:
-        """The store of a message that `keeps` is true of."""
+    def store_of(self, message: Message) -> MessageStore | None:
+        """The store that has to keep a message at its destination; None if it does not have to be kept."""
         target = self._keeper(message)
-        if target is None:
-            raise ValueError(f"nobody keeps {message.message_id}")
-        return _store_of(_note_taker(target, message))
+        return None if target is None else _store_of(_note_taker(target, message))
 
-    def kept(self, messages: Iterable[Message]) -> list[tuple[MessageStore, Message]]:
+    def kept(self, routes: Iterable[Route]) -> list[tuple[MessageStore, Message]]:
         """What the broker's store has to keep of messages, with their copies, and where. What is to be sent later it
         keeps as a job, which is not among this."""
-        stored = (one for message in messages for one in self.stored_for(message))
-        return [(self.store_for(one), one) for one in stored if self.keeps(one)]
+        at_once = (route for route in routes if route.message.persistent and not route.is_later)
+        found = ((self.store_of(one), one) for route in at_once for one in route.messages())
+        return [(store, one) for store, one in found if store is not None]
 
     def note_unplaced(self, message: Message, publisher: Publisher | None) -> Answer:
         """Take note of a message that a commit makes visible which is submitted next, at a place that only the
@@ -372,30 +365,6 @@ class Router:
         lane.store  # noqa: B018  # counted before it is more
         lane.take_place()
         return lambda error: _stored((lane, None), error, None)
-
-    def follow(self, messages: Sequence[Message], publisher: Publisher | None, answer: Answer) -> None:
-        """Publish what is not in the store when a prepared transaction is committed, and keep what is for later."""
-        later = [message for message in messages if self._scheduler.takes(message)]
-        others = [message for message in messages if not self._scheduler.takes(message)]
-        if not later:
-            self._follow(others, publisher, answer)
-            return
-
-        def kept(error: BaseException | None) -> None:
-            if error is None:
-                self._follow(others, publisher, answer)
-            else:
-                answer(error)
-
-        self.commit(later, [], publisher, kept)
-
-    def _following(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """What becomes of messages that the store does not keep. What others became is in the commit."""
-        for message in messages:
-            if message.persistent:
-                yield message
-            else:
-                yield from self._interceptors.sent(message)
 
     def _keeper(self, message: Message) -> Queue | Topic | None:
         """Who has the broker's store keep a message; None if it does not have to be kept."""
@@ -496,7 +465,7 @@ class Router:
                     str(error),
                 )
 
-        self._commit([*self._stored_with(moved)], [], None, kept)
+        self._commit([self._interceptors.route(moved)], [], None, kept)
 
     def refused(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """A client refuses a message: it is kept for later, in one commit, if the policy of its queue says so, and the
@@ -561,7 +530,8 @@ class Router:
             if error is None or may_pass(error):
                 answer([delivery], error)
                 return
-            self._commit([self._kept_as_it_is(message, source, error)], [delivery], None, kept_or_not)
+            kept = self._kept_as_it_is(message, source, error)
+            self._commit([Route(kept)], [delivery], None, kept_or_not)
 
         def kept_or_not(error: BaseException | None) -> None:
             if error is None or may_pass(error) or not has_expired:
@@ -570,7 +540,7 @@ class Router:
             _log_dropped(message, source, error)
             lane.queue.removal.acknowledge([delivery], answer)
 
-        self._commit([*self._stored_with(moved)], [delivery], None, moved_or_not)
+        self._commit([self._interceptors.route(moved)], [delivery], None, moved_or_not)
 
     def _count_dead(self, source: Destination) -> None:
         if len(self.dead_lettered) >= _COUNTED_MAX:
@@ -588,10 +558,7 @@ class Router:
             answer: called with the outcome. After an error the deliveries are still the caller's.
             along: what else belongs into the same commit.
         """
-        sends: list[Message] = []
-        for message in messages:
-            sends += self._stored_with(message)
-        self._commit(sends, taken, None, answer, along)
+        self._commit([self._interceptors.route(message) for message in messages], taken, None, answer, along)
 
     def _advise(self, message: Message, source: Destination, *, is_dead_letter: bool) -> None:
         if message.expired(self._host.now_ms()):
@@ -615,14 +582,14 @@ class Router:
             raise ValueError("a stored message has an id")
         prepared = Prepared()
         moved = self._storable(message, store.destination, prepared, subscription) if is_buried else None
-        dead = [] if moved is None else [*self._stored_with(moved)]
+        dead = [] if moved is None else [self._interceptors.route(moved)]
         acknowledged = Commit(acknowledged=[(store, subscription, message.message_id)])
         self._commit(dead, [], None, _log_kept, acknowledged, prepared)
 
     def _bury_arrivals(
         self,
         late: Sequence[Message],
-        others: Sequence[Message],
+        others: Sequence[Route],
         acknowledged: Sequence[Delivery],
         publisher: Publisher | None,
         answer: Answer,
@@ -636,10 +603,7 @@ class Router:
             for message in late
             if (source := message.destination) is not None
         ]
-        sends = [*others]
-        for *_, moved in buried:
-            if moved is not None:
-                sends += self._stored_with(moved)
+        dead = [self._interceptors.route(moved) for *_, moved in buried if moved is not None]
 
         def done(error: BaseException | None) -> None:
             try:
@@ -649,7 +613,7 @@ class Router:
             finally:
                 answer(error)
 
-        return self._commit(sends, acknowledged, publisher, done, along, prepared)
+        return self._commit([*others, *dead], acknowledged, publisher, done, along, prepared)
 
     def _note_expired_arrival(self, message: Message, source: Destination, *, is_dead_letter: bool) -> None:
         if source.is_queue:
@@ -688,7 +652,7 @@ def _store_of(taker: Lane | Topic) -> MessageStore:
     return taker.open_store() if isinstance(taker, Topic) else taker.store
 
 
-def _may_be_overtaken(others: Sequence[Message], commit: Commit) -> bool:
+def _may_be_overtaken(others: Sequence[Route], commit: Commit) -> bool:
     """Whether their client has to wait for the commit that these follow: what it sends next need not wait for one.
 
     Numbered messages all wait for a commit, in their order, which is promised within a delivery mode (JMS 1.1,

@@ -242,14 +242,15 @@ class Scheduler:
         try:
             message_id = self._next_message_id()
             firing = firing_of(job, now_ms, str(message_id))
-            sends = self._singles(due_message(job, now_ms, message_id)) if firing.is_sent else []
+            singles = self._singles(due_message(job, now_ms, message_id)) if firing.is_sent else []
+            routes = [self._broker.route(single) for single in singles]
         except Exception as error:  # whatever is wrong with this one, the others go on
             if not isinstance(error, JdbcStoreError):
                 log.exception("defect in firing a scheduled message job_id=%s", job.job_id)
             self._hold(job.place, job.repeat, error)
             return
-        answer = partial(self._answered, self._mastership, job, len(sends))
-        self._broker.commit(sends, [], None, answer, Commit(jobs=firing.changes))
+        answer = partial(self._answered, self._mastership, job, len(routes))
+        self._broker.commit(routes, [], None, answer, Commit(jobs=firing.changes))
 
     def _next_message_id(self) -> MessageId:
         self._sent += 1
@@ -386,7 +387,7 @@ class Scheduler:
         for single in shown.divided():
             place = single.destination
             if place is not None and (not place.is_temporary or self._broker.knows_temporary(place)):
-                self._broker.publish(single, None, _log_failure)
+                self._broker.publish(self._broker.route(single), None, _log_failure)
 
 
 def _read(store: JobStore, now_ms: int) -> tuple[JobPage, int | None]:

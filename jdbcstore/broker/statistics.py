@@ -29,6 +29,7 @@ from typing import Final, Protocol
 from jdbcstore.broker.delivery import Answer, Consumer
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.queue import Queue
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.topic import Publisher, Topic
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, JdbcStoreError
@@ -77,7 +78,10 @@ class StatisticsHost(Host, Protocol):
     def next_connection_id(self) -> str:
         """A new id in ActiveMQ's form."""
 
-    def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
+    def route(self, message: Message) -> Route:
+        """Where a message goes that is sent now."""
+
+    def publish(self, route: Route, publisher: Publisher | None, answer: Answer) -> None:
         """Give a message to its destination."""
 
 
@@ -252,7 +256,7 @@ class Statistics:
         for single in answer.divided():
             place = single.destination
             if place is not None and (not place.is_temporary or self._host.knows_temporary(place)):
-                self._host.publish(single, None, _nobody_waits)
+                self._host.publish(self._host.route(single), None, _nobody_waits)
 
 
 _COUNTED: Final = ("size", "enqueueCount", "dequeueCount", "expiredCount", "inflightCount", "consumerCount")

@@ -21,6 +21,7 @@ from jdbcstore.broker.delivery import Answer, Consumer, Delivery, DeliveryAnswer
 from jdbcstore.broker.pending_acks import DeliveryNames
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.spans import acknowledgements, ending
 from jdbcstore.broker.tracing import Span, Tracing
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
@@ -194,13 +195,18 @@ class TracedTransactions(ClientTransactions):
             self._abandon()
 
     def _commit(
-        self, transaction: Transaction, request: object, refusal: ProtocolError | None, prepared: Prepared | None
+        self,
+        transaction: Transaction,
+        request: object,
+        routes: Sequence[Route],
+        refusal: ProtocolError | None,
+        prepared: Prepared | None,
     ) -> None:
         self._spans = [*acknowledgements(self._tracing, transaction.acknowledged, is_refused=False).values()]
         if transaction.sends:
             batch = self._tracing.batch(transaction.sends, transaction.transaction_id)
             self._spans.append(batch.begin("commit"))
-        super()._commit(transaction, request, refusal, prepared)
+        super()._commit(transaction, request, routes, refusal, prepared)
 
     def _abandon(self) -> None:
         """What nobody was asked about is not told: it is tried again, or was refused."""

@@ -141,12 +141,12 @@ class Desk:
         broker = self.broker
         message_id = self._next_id()
         message.message_id, message.producer_id = message_id, message_id.producer_id
-        singles = self._division.singles(message, destination)
+        routes = self._division.routes(message, destination)
         answered = broker.loop.create_future()
-        if len(singles) == 1:
-            broker.publish(singles[0], None, partial(resolve, answered))
+        if len(routes) == 1:
+            broker.publish(routes[0], None, partial(resolve, answered))
         else:
-            broker.commit(singles, [], None, partial(resolve, answered))
+            broker.commit(routes, [], None, partial(resolve, answered))
         await answered
         return message_id
 

@@ -11,6 +11,7 @@ import pytest
 
 from jdbcstore import Broker, open_store
 from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.broker.route import Route
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.errors import TransientStoreError, UnknownTransaction
 from jdbcstore.identifiers import XATransactionId
@@ -166,7 +167,7 @@ def test_much_is_prepared_and_committed_in_order(
     client = open_client(start_broker(open_store(url)))
     client.subscribe("/queue/Q", "client-individual")
     broker = brokers[0]
-    sends = [numbered(number) for number in range(count)]
+    sends = [Route(numbered(number)) for number in range(count)]
     given_back = list[bool]()
     decide(broker, partial(broker.in_doubt.prepare, XID, sends, [], lambda: given_back.append(True)))
     assert client.is_silent()
@@ -190,7 +191,7 @@ def test_a_defect_behind_a_rollback_costs_nobody_the_answer(
     def undo() -> None:
         raise RuntimeError("a defect")
 
-    decide(broker, partial(broker.in_doubt.prepare, XID, [numbered(1)], [], undo))
+    decide(broker, partial(broker.in_doubt.prepare, XID, [Route(numbered(1))], [], undo))
     decide(broker, partial(broker.in_doubt.roll_back, XID))
     assert not broker.in_doubt
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from jdbcstore import Broker, PersistenceAdapter
+from jdbcstore.broker import slices
+from jdbcstore.broker.interceptors import Interceptors
+from jdbcstore.broker.prepared import PREPARED_LEAST
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.security.authorization import AuthorizationEntry, AuthorizationMap
 from jdbcstore.broker.virtual_destinations import (
     CompositeDestination,
@@ -19,6 +29,7 @@ from jdbcstore.broker.virtual_destinations import (
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.identifiers import XATransactionId
+from jdbcstore.message import Message
 from jdbcstore.openwire.commands import TransactionInfo
 from jdbcstore.selector import Selector
 from tests.broker.client import Address, Client
@@ -174,6 +185,155 @@ def test_a_target_that_is_reached_by_two_ways_gets_it_once(start_broker: StartBr
 def test_copies_are_limited(start_broker: StartBroker, open_client: OpenClient) -> None:
     client = open_client(start_broker(virtual=DECLARED, transaction_messages_max=2))
     assert "There are 3 copies" in client.request("SEND", PERSISTENT, "x").headers["message"]
+
+
+def test_a_transaction_with_too_many_copies_is_rolled_back(start_broker: StartBroker, open_client: OpenClient) -> None:
+    address = start_broker(virtual=DECLARED, transaction_messages_max=5)
+    client = open_client(address)
+    client.done("BEGIN", {"transaction": "t"})
+    for _ in range(2):
+        client.done("SEND", {**PERSISTENT, "transaction": "t"}, "x")
+    told = client.request("COMMIT", {"transaction": "t"}).headers["message"]
+    assert "Transaction t is rolled back: There are 6 copies" in told
+    assert rest(open_client(address), "A", "B") == [[], []]
+
+
+AWARE = VirtualDestinations(virtual_topics=(VirtualTopic(name=Topic("NEWS"), prefix="V.*.", selector_aware=True),))
+NEWS = "/topic/NEWS"
+
+
+def test_limits_count_the_copies_that_are_made(start_broker: StartBroker, open_client: OpenClient) -> None:
+    client = open_client(start_broker(virtual=AWARE, transaction_messages_max=1))
+    for name, colour in (("A", "red"), ("B", "green")):
+        client.subscribe(f"/queue/V.{name}.NEWS", id=name, selector=f"colour = '{colour}'")
+    client.publish(NEWS, "1", colour="red")
+    assert client.message().headers["subscription"] == "A"
+    for colour in ("red", "green"):
+        client.done("BEGIN", {"transaction": colour})
+        client.done("SEND", {"destination": NEWS, "persistent": "true", "transaction": colour, "colour": colour}, "2")
+        client.done("COMMIT", {"transaction": colour})
+        assert client.message().text == "2"
+    for name in ("A", "B"):
+        client.subscribe(f"/queue/V.{name}.NEWS", id=f"all {name}")
+    client.send("SEND", {"destination": NEWS, "persistent": "true"}, "3")
+    assert "There are 2 copies" in client.error().headers["message"]
+
+
+@pytest.mark.parametrize("persistent", ["true", "false"])
+def test_a_queue_that_comes_before_the_commit_gets_what_that_sends(
+    address: Address, open_client: OpenClient, persistent: str
+) -> None:
+    client = open_client(address)
+    client.done("BEGIN", {"transaction": "t"})
+    headers = {"destination": "/topic/VirtualTopic.X", "persistent": persistent, "transaction": "t"}
+    client.done("SEND", headers, "x")
+    known(client, "/queue/Consumer.A.VirtualTopic.X")
+    client.done("COMMIT", {"transaction": "t"})
+    assert rest(client, "Consumer.A.VirtualTopic.X") == [["x"]]
+
+
+def test_a_branch_goes_where_its_first_phase_has_found(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
+) -> None:
+    """Persistent or not: who wanted it may be gone, and who came afterwards gets none of it."""
+    address = start_broker(sqlite_store, virtual=AWARE, bind="auto://127.0.0.1:0")
+    xid = XATransactionId(1, b"global", b"branch")
+    client = open_client(address)
+    client.subscribe("/queue/V.A.NEWS", id="a")
+    with OpenWireClient(address) as jms:
+        jms.ask(TransactionInfo(transaction_id=xid, type=0))
+        for is_persistent in (True, False):
+            message = jms.message(Topic("NEWS"), str(is_persistent))
+            message.persistent, message.transaction_id = is_persistent, xid
+            jms.ask(message)
+        jms.ask(TransactionInfo(transaction_id=xid, type=1))
+        client.done("UNSUBSCRIBE", {"id": "a"})
+        client.subscribe("/queue/V.B.NEWS", id="b")
+        jms.ask(TransactionInfo(transaction_id=xid, type=3))
+    assert client.is_silent(0.1)
+    assert sorted(client.rest_of("/queue/V.A.NEWS")) == ["False", "True"]
+
+
+def test_a_transaction_that_is_made_ready_in_slices_goes_where_its_commit_has_found(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    brokers: list[Broker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who wanted its messages goes in between: either all of them are for him, or none."""
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    client, reader = (open_client(address) for address in [start_broker(sqlite_store, virtual=AWARE)] * 2)
+    reader.subscribe("/queue/V.A.NEWS")
+    client.done("BEGIN", {"transaction": "t"})
+    for number in range(PREPARED_LEAST):
+        client.send("SEND", {"destination": NEWS, "persistent": "true", "transaction": "t"}, str(number))
+    client.done("BEGIN", {"transaction": "all are there"})
+    go_on, parked = slices.Slices._go_on, SimpleQueue[Callable[[], None]]()
+    turns = count()
+
+    def parking(self: slices.Slices, job: Iterator[None], done: Callable[[], object]) -> None:
+        if next(turns) == PREPARED_LEAST // 2:
+            parked.put(partial(go_on, self, job, done))
+        else:
+            go_on(self, job, done)
+
+    monkeypatch.setattr(slices.Slices, "_go_on", parking)
+    client.send("COMMIT", {"transaction": "t", "receipt": "committed"})
+    rest_of_job = parked.get(timeout=60)
+    reader.done("UNSUBSCRIBE", {"id": "1"})
+    brokers[0].loop.call_soon_threadsafe(rest_of_job)
+    assert client.frame().headers["receipt-id"] == "committed"
+    assert brokers[0].memory.uncommitted == 0
+    assert len(client.rest_of("/queue/V.A.NEWS")) == PREPARED_LEAST
+
+
+WAYS = {
+    "persistent": {"persistent": "true"},
+    "not persistent": {},
+    "numbered": {"persistent": "true", "producer-id": "till", "producer-sequence": "1"},
+    "in a transaction": {"persistent": "true", "transaction": "t"},
+    "in a transaction, not persistent": {"transaction": "t"},
+    "scheduled": {"persistent": "true", "AMQ_SCHEDULED_DELAY": "1"},
+    "expired": {"persistent": "true", "expires": "1"},
+}
+
+
+@pytest.mark.parametrize("destination", [NEWS, f"{NEWS},/queue/SENT"])
+@pytest.mark.parametrize("way", WAYS)
+def test_where_a_message_goes_is_found_once(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    destination: str,
+) -> None:
+    """Whatever its limits, its size, its topics that are not there yet, its copies and its commit want to know."""
+    found: Counter[Destination | None] = Counter()
+    find = Interceptors.route
+
+    def counted(self: Interceptors, message: Message) -> Route:
+        found[message.destination] += 1
+        return find(self, message)
+
+    address = start_broker(sqlite_store, virtual=replace(AWARE, composites=DECLARED.composites))
+    monkeypatch.setattr(Interceptors, "route", counted)
+    client = open_client(address)
+    client.subscribe("/queue/V.A.NEWS", selector="TRUE")
+    client.subscribe("/queue/ActiveMQ.DLQ", id="dead")
+    if "transaction" in WAYS[way]:
+        client.done("BEGIN", {"transaction": "t"})
+    client.done("SEND", {"destination": destination, **WAYS[way]}, "x")
+    if "transaction" in WAYS[way]:
+        client.done("COMMIT", {"transaction": "t"})
+    assert client.message().text == "x"
+    sent = {name: count for name, count in found.items() if name != Queue("ActiveMQ.DLQ") and not _is_advisory(name)}
+    assert sent == dict.fromkeys([Topic("NEWS"), Queue("SENT")][: len(destination.split(","))], 1)
+
+
+def _is_advisory(destination: Destination | None) -> bool:
+    return destination is not None and destination.is_advisory
 
 
 def test_who_may_send_to_a_composite_needs_no_right_to_create_it(

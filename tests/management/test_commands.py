@@ -27,6 +27,7 @@ import pytest
 from sqlalchemy import Engine, create_engine
 
 from jdbcstore import Broker, BrokerOptions, enlist, open_store
+from jdbcstore.broker.route import Route
 from jdbcstore.cli import run
 from jdbcstore.config.urls import open_engine, open_spool
 from jdbcstore.console import archives, face
@@ -385,7 +386,7 @@ def test_a_transaction_in_doubt_that_the_store_knows_nothing_of_is_listed_and_de
     answers: SimpleQueue[BaseException | None] = SimpleQueue()
     message = replace(text_message(1, destination=Queue("A")), persistent=False)
     prepare = broker.broker.in_doubt.prepare
-    broker.broker.loop.call_soon_threadsafe(prepare, ONE, [message], [], lambda: None, answers.put)
+    broker.broker.loop.call_soon_threadsafe(prepare, ONE, [Route(message)], [], lambda: None, answers.put)
     assert answers.get(timeout=60) is None
     (told,) = json.loads(command(capsys, "transactions", "list", "--json"))
     assert told == {"xid": xid_text(ONE), "adds": {"queue://A": 1}, "removes": {}, "acknowledges": {}}

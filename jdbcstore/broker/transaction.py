@@ -151,9 +151,11 @@ class Transaction:
             self._held.append(producer_id)
             self._producers.hold(producer_id)
 
-    def refuse(self, lacks: str = "a message in it was refused") -> None:
-        """A message of it was refused, or something else is missing: it cannot be committed."""
-        self.is_incomplete, self.lacks = True, lacks
+    def refuse(self, lacks: str) -> None:
+        """A message of it was refused, or something else is missing: it cannot be committed. The first reason is told,
+        which may be that of all others."""
+        if not self.is_incomplete:
+            self.is_incomplete, self.lacks = True, lacks
         self._release()
 
     def abandon(self) -> None:

@@ -176,7 +176,7 @@ class OpenWireSession(Conversation[Event]):
             if event.response_required:
                 request = event.command_id
             elif isinstance(event, c.MessageAck | Message) and event.transaction_id is not None:
-                self.client.producer.spoil(event.transaction_id.name)
+                self.client.producer.spoil(event.transaction_id.name, told, is_send=isinstance(event, Message))
         self._refuse(request, told, is_fatal=is_fatal)
 
     def _say(self, command: Command) -> None:

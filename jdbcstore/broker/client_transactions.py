@@ -92,15 +92,19 @@ class ClientTransactions:
             return False
         if self._client.memory.is_short and self._producer.waits_for_spool():
             return False
-        refusal = self._refusal_of(transaction)
         # The transaction is open until it is prepared, so it is rolled back with a client that goes meanwhile.
-        if transaction.prepared is None and refusal is None and self._division.needs_preparing(transaction.sends):
+        if (
+            transaction.prepared is None
+            and not transaction.is_incomplete
+            and self._division.needs_preparing(transaction.sends)
+        ):
             transaction.prepared = prepared = Prepared()
             job = self._division.preparing(transaction.sends, prepared)
             self._client.work(job, request, lambda: None)
             if self._client.is_held:
                 return False
         ready, transaction.prepared = transaction.prepared, None  # it outlives the transaction, which ends first
+        refusal = self._refusal_of(transaction, ready)
         try:
             self._commit(transaction, request, refusal, ready)
         finally:
@@ -238,11 +242,12 @@ class ClientTransactions:
         except JdbcStoreError as error:
             answer(error)
 
-    def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
-        """Why a transaction cannot be committed."""
+    def _refusal_of(self, transaction: Transaction, prepared: Prepared | None = None) -> ProtocolError | None:
+        """Why a transaction cannot be committed, for which this is prepared."""
         if transaction.is_incomplete:
             return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {transaction.lacks}")
-        if not self._broker.interceptors.is_idle:  # queues may have come since the messages
+        has_counted = prepared is not None and prepared.is_complete
+        if not (has_counted or self._broker.interceptors.is_idle):  # queues may have come since the messages
             takes = self._broker.scheduler.takes
             try:
                 self._division.check_copies([message for message in transaction.sends if not takes(message)])
@@ -253,7 +258,8 @@ class ClientTransactions:
     def _commit(
         self, transaction: Transaction, request: object, refusal: ProtocolError | None, prepared: Prepared | None
     ) -> None:
-        size = self._division.size_of(transaction.sends)
+        is_counted = prepared is not None and prepared.is_complete
+        size = prepared.size if prepared and is_counted else self._division.size_of(transaction.sends)
         if transaction.numbers or transaction.is_incomplete:
             size += NUMBERED_BYTES
         self._open.end(transaction)

@@ -93,6 +93,8 @@ class MessageDivision:
 
     def needs_preparing(self, messages: Sequence[Message]) -> bool:
         """Whether so much is stored for these messages that it has to be made ready in slices."""
+        if len(messages) >= PREPARED_LEAST:
+            return True
         copies = self._broker.interceptors.count(messages, is_persistent=True)
         return len(messages) + copies >= PREPARED_LEAST or any(map(self._has_to_open, messages))
 
@@ -103,16 +105,24 @@ class MessageDivision:
         )
 
     def preparing(self, messages: Sequence[Message], prepared: Prepared) -> Iterator[None]:
-        """Do ahead what a commit of many messages costs; a job."""
-        size, memory = self.size_of(messages), self._broker.memory
-        memory.uncommitted += size  # what is prepared has the bodies once more
+        """Do ahead what a commit of many messages costs; a job. It ends early if they have more copies than may be
+        stored at once (`check_copies`)."""
+        options, memory, counted = self._broker.options, self._broker.memory, 0
         try:
-            yield from self._broker.preparing(messages, prepared)
+            for _ in self._broker.preparing(messages, prepared):
+                memory.uncommitted += prepared.size - counted  # what is prepared has the bodies once more
+                counted = prepared.size
+                if (
+                    prepared.copied_bytes > options.transaction_bytes_max
+                    or prepared.copies > options.transaction_messages_max
+                ):
+                    return
+                yield
         except BaseException:
             prepared.close()
             raise
         finally:
-            memory.uncommitted -= size
+            memory.uncommitted -= counted
 
     def _check_target(self, destination: Destination) -> None:
         if self._broker.is_crowded:

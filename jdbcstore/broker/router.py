@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -17,7 +17,7 @@ from jdbcstore.broker.durable import SubscriptionStore, settlements
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.interceptors import Interceptors
 from jdbcstore.broker.lane import Lane
-from jdbcstore.broker.prepared import PLACED_LEAST, Prepared
+from jdbcstore.broker.prepared import PLACED_LEAST, Placed, Prepared
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.publications import FollowedAnswer, Publications
 from jdbcstore.broker.queue import Queue
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 _COUNTED_MAX: Final = 100_000
 #: Lost messages that are remembered, as ActiveMQ's audit of dead letters does.
 _LOST_MAX: Final = 2048
+#: Told when the store has answered a commit.
+_Told: TypeAlias = Callable[[BaseException | None], None]
 #: Who has taken note of a message that is being stored, and what of.
 _Noted: TypeAlias = tuple[Lane | Topic, Any]
 
@@ -177,6 +179,10 @@ class Router:
         Returns:
             The store's completion; None if it refused the order, then `answer` was told.
         """
+        if prepared is not None and prepared.placed is not None:
+            if self._is_as_prepared(prepared.placed, prepared, sends):
+                return self._commit_placed(prepared, prepared.placed, acknowledged, publisher, answer, along)
+            prepared.displace()
         takes = self._scheduler.takes
         if any(map(takes, sends)):
             try:
@@ -224,8 +230,12 @@ class Router:
 
     def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
         """Do ahead what a `commit` of many messages costs, as far as nobody sees it; a job."""
+        if len(sends) >= PLACED_LEAST:
+            prepared.placed = Placed()
         for message in sends:
             if self._scheduler.takes(message):
+                prepared.leave(message)
+                prepared.displace()
                 continue
             for destination in self._interceptors.destinations(message):
                 if not destination.is_queue:
@@ -234,14 +244,60 @@ class Router:
                 if prepared.is_closed:
                     return
                 try:
-                    if (target := self._keeper(one)) is not None:
-                        taker = _note_taker(target, one)
-                        prepared.prepare(_store_of(taker), one)
-                        if isinstance(taker, Lane) and len(sends) >= PLACED_LEAST:
-                            prepared.take_place(taker, one)
+                    target = self._keeper(one)
+                    if isinstance(target, Queue):
+                        prepared.place(target.contents.persistent_lane(one), one)
+                    elif target is not None:
+                        prepared.displace()
+                        prepared.prepare(_store_of(target), one)
+                    elif prepared.placed is not None:
+                        prepared.placed.pass_by(one)
                 except Exception:  # noqa: BLE001  # it goes wrong again in the commit, which answers
                     return
                 yield
+        prepared.is_complete = True
+
+    def _is_as_prepared(self, placed: Placed, prepared: Prepared, sends: Sequence[Message]) -> bool:
+        """Whether a commit of these messages, which may lack some of those that were prepared, is what was prepared."""
+        return (
+            prepared.is_complete
+            and len(sends) == prepared.count
+            and not placed.is_closed
+            and not 0 < placed.expires_ms < self._host.now_ms()
+            and not any(map(self._keeper, placed.others))  # durable subscriptions may have come
+        )
+
+    def _commit_placed(
+        self,
+        prepared: Prepared,
+        placed: Placed,
+        acknowledged: Sequence[Delivery],
+        publisher: Publisher | None,
+        answer: Answer,
+        along: Commit,
+    ) -> Completion[None] | None:
+        """`_commit` of messages that have their places; nothing is done for each of them."""
+
+        def submitted() -> _Told:
+            prepared.placed = None
+            return told
+
+        def told(error: BaseException | None) -> None:
+            is_advised = placed.is_advised
+            placed.added(error)
+            if error is None and is_advised:
+                self._host.slices.run(self._advising(placed.adds))
+
+        along = along._replace(adds=placed.adds, prepared=placed.made)
+        return self._submit(along, placed.others, acknowledged, publisher, answer, submitted)
+
+    def _advising(self, adds: Iterable[tuple[MessageStore, Message]]) -> Iterator[None]:
+        """Those who listen to advisories are told what has arrived in queues; a job."""
+        for store, message in adds:
+            queue = self._host.queue(store.destination)
+            if queue.is_advising:
+                queue.advise(message)
+            yield
 
     def _commit(
         self,
@@ -252,35 +308,59 @@ class Router:
         along: Commit = NOTHING,
         prepared: Prepared | None = None,
     ) -> Completion[None] | None:
-        removes, done_with = settlements(acknowledged)
         takers: list[Lane | Topic] = []
         adds: list[tuple[MessageStore, Message]] = []
         others: list[Message] = []
-        places = {} if prepared is None else prepared.places
         try:
             for message in sends:
-                lane = places.get(id(message))
-                if lane is not None and not lane.is_closed:
-                    takers.append(lane)
-                    adds.append((lane.store, message))
-                    continue
                 target = self._keeper(message)
                 if target is None:
                     others.append(message)
                 else:
                     takers.append(taker := _note_taker(target, message))
                     adds.append((_store_of(taker), message))
-            commit = Commit(
-                adds=adds,
-                prepared=() if prepared is None else [prepared.of(store, message) for store, message in adds],
-                removes=removes,
-                acknowledged=[*done_with, *along.acknowledged] if along.acknowledged else done_with,
-                producers=along.producers,
-                jobs=along.jobs,
-                taken=along.taken,
-                follows=along.follows,
-            )
-            is_stored = any(commit)
+        except JdbcStoreError as error:
+            answer(error)
+            return None
+
+        def submitted() -> _Told:
+            written = [_take_note(taker, message, publisher) for taker, (_, message) in zip(takers, adds, strict=True)]
+
+            def told(error: BaseException | None) -> None:
+                for noted, (_, message) in zip(written, adds, strict=True):
+                    _stored(noted, error, message)
+
+            return told
+
+        made = () if prepared is None else [prepared.of(store, message) for store, message in adds]
+        return self._submit(
+            along._replace(adds=adds, prepared=made), others, acknowledged, publisher, answer, submitted
+        )
+
+    def _submit(
+        self,
+        commit: Commit,
+        others: Sequence[Message],
+        acknowledged: Sequence[Delivery],
+        publisher: Publisher | None,
+        answer: Answer,
+        submitted: Callable[[], _Told],
+    ) -> Completion[None] | None:
+        """Have a commit stored, with acknowledgements, and publish behind it what the store does not keep.
+
+        Args:
+            commit: everything else.
+            others: what is published.
+            acknowledged, publisher, answer: as for `commit`.
+            submitted: called when it is submitted, before anything else is; gives what is told when the store has
+                answered.
+        """
+        removes, done_with = settlements(acknowledged)
+        commit = commit._replace(
+            removes=removes, acknowledged=[*done_with, *commit.acknowledged] if commit.acknowledged else done_with
+        )
+        is_stored = any(commit)
+        try:
             completion = self._host.adapter.commit_together(commit) if is_stored else Completion.resolved(None)
         except JdbcStoreError as error:
             answer(error)
@@ -288,16 +368,12 @@ class Router:
         held = publisher if is_stored and _may_be_overtaken(others, commit) else None
         if held is not None:
             held.hold()
-        written = [
-            (taker, None) if places.pop(id(message), None) is taker else _take_note(taker, message, publisher)
-            for taker, (_, message) in zip(takers, adds, strict=True)
-        ]
+        told = submitted()
 
         def take_effect(error: BaseException | None) -> None:
-            for noted, (_, message) in zip(written, adds, strict=True):
-                _stored(noted, error, message)
+            told(error)
             if error is None:
-                self._scheduler.changed(along.jobs)
+                self._scheduler.changed(commit.jobs)
                 settle(acknowledged)
 
         def finish(error: BaseException | None) -> None:

@@ -340,11 +340,11 @@ class Lane:
         self.take_place()
         return None
 
-    def take_place(self) -> None:
-        """A message joins the tail; it is submitted, or is going to be (rule 6). `added` is told with None."""
-        self._unpaged += 1
-        self._pending += 1
-        self._tail_adds += 1
+    def take_place(self, count: int = 1) -> None:
+        """So many messages join the tail; they are submitted, or are going to be (rule 6). `places_added` is told."""
+        self._unpaged += count
+        self._pending += count
+        self._tail_adds += count
 
     def reappeared(self, sequence: int) -> bool:
         """A message is again in its old place in the store, which did not show it for a while.

@@ -435,19 +435,27 @@ class Router:
         stored = (one for message in messages for one in self.stored_for(message))
         return [(self.store_for(one), one) for one in stored if self.keeps(one)]
 
-    def note_unplaced(self, message: Message, publisher: Publisher | None) -> Answer:
-        """Take note of a message that a commit makes visible which is submitted next, at a place that only the
-        store knows. Returns what has to be told when the store has answered."""
+    def note_published(self, message: Message, publisher: Publisher | None) -> Answer:
+        """Take note of a message to a topic that a commit makes visible which is submitted next, at a place that only
+        the store knows. Returns what has to be told when the store has answered."""
         if message.destination is None:
             raise ValueError("a message needs a destination")
-        if not message.destination.is_queue:
-            topic = self._host.topic(message.destination)
-            publication = topic.admit_unplaced(message, publisher)
-            return partial(topic.admitted, publication)
-        lane = self._host.queue(message.destination).contents.persistent_lane(message)
+        topic = self._host.topic(message.destination)
+        return partial(topic.admitted, topic.admit_unplaced(message, publisher))
+
+    def note_queued(self, destination: Destination, priority: int, count: int) -> Answer:
+        """The same of so many messages to a queue."""
+        queue = self._host.queue(destination)
+        lane = queue.contents.persistent_lane(Message(destination=destination, priority=priority, persistent=True))
         lane.store  # noqa: B018  # counted before it is more
-        lane.take_place()
-        return lambda error: _stored((lane, None), error, None)
+        lane.take_place(count)
+
+        def noted(error: BaseException | None) -> None:
+            lane.places_added(count, error)
+            if error is None:
+                queue.enqueued += count
+
+        return noted
 
     def follow(self, messages: Sequence[Message], publisher: Publisher | None, answer: Answer) -> None:
         """Publish what is not in the store when a prepared transaction is committed, and keep what is for later."""
@@ -780,7 +788,7 @@ def _take_note(taker: Lane | Topic, message: Message, publisher: Publisher | Non
     return taker, taker.admit(message, visible=False)
 
 
-def _stored(noted: _Noted, error: BaseException | None, message: Message | None) -> None:
+def _stored(noted: _Noted, error: BaseException | None, message: Message) -> None:
     taker, entry = noted
     if isinstance(taker, Topic):
         taker.admitted(entry, error)
@@ -788,10 +796,9 @@ def _stored(noted: _Noted, error: BaseException | None, message: Message | None)
     taker.added(entry, error)
     if error is None:
         taker.queue.enqueued += 1
-        if message is not None:
-            taker.queue.enqueued_bytes += message.size
-            if taker.queue.is_advising:
-                taker.queue.advise(message)
+        taker.queue.enqueued_bytes += message.size
+        if taker.queue.is_advising:
+            taker.queue.advise(message)
 
 
 def _log_dropped(message: Message, source: Destination, why: BaseException) -> None:

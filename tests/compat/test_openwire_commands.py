@@ -32,10 +32,11 @@ from tests.compat.activemq import ActiveMQ
 pytestmark = pytest.mark.timeout(300)
 
 _STEPS: Final = {"b": 0, "p": 1, "o": 2, "c": 3, "r": 4, "v": 5, "f": 6, "e": 7}
-_LOCAL: Final = "p o c r f e bb bsp bsc bsoo bsrr bsf bse bsro bsor s x"
+_LOCAL: Final = "p o c r f e bb bsp bsc bsoo bsrr bsf bse bsro bsor s x bwr bswr bWo bWso"
 _BRANCHES: Final = (
     "p o c r f e bb bsep bsepp bsepo bsepcc bsepcr bseprr bseprc bsec bseoo bseor bserr bsp bspc bso bsef bep bepp bepc"
     " bepo bepr bepf bec bef bp bee bsepe bsepbc s bsees x"
+    " bwc bwr bswc bswr bswf bWp bWo bWsp bWso"
 )
 _NOBODY: Final = MessageId(ProducerId("ID:nobody", 1, 1), 99)
 _numbers = count(1)
@@ -79,7 +80,7 @@ class Scene:
         """Say something, and note what is answered."""
         self.told += [told(client.ask(command)) for command in commands]
 
-    def say(self, client: OpenWireClient, *commands: c.BaseCommand) -> None:
+    def say(self, client: OpenWireClient, *commands: c.BaseCommand | TextMessage) -> None:
         """Say something without waiting for an answer, and note what is told all the same."""
         for command in commands:
             client.write(command)
@@ -395,7 +396,8 @@ def _step(client: OpenWireClient, transaction: TransactionId | None, step: str) 
 
 
 def _transaction(steps: str, *, is_distributed: bool) -> Scenario:
-    """Steps of a transaction, ``s`` for a message that is sent in it."""
+    """Steps of a transaction: ``s`` for a message that is sent in it, ``w`` for one that is refused and that nobody waits
+    for, ``W`` for one whose sender hears of it."""
 
     def scenario(scene: Scene) -> None:
         client = scene.client()
@@ -403,13 +405,14 @@ def _transaction(steps: str, *, is_distributed: bool) -> Scenario:
         if is_distributed:
             transaction = XATransactionId(100, client.name.encode(), b"b")
         for step in steps:
-            if step == "s":
-                message = client.message(scene.queue, "x")
+            if step in "sWw":
+                message = client.message(scene.queue if step == "s" else TempQueue("ID:nobody:1"), "x")
                 message.persistent, message.transaction_id = True, transaction
-                scene.ask(client, message)
+                (scene.say if step == "w" else scene.ask)(client, message)
             else:
                 scene.ask(client, _step(client, transaction, step))
         client.ask(_step(client, transaction, "r"))
+        scene.left(client)
 
     return scenario
 

@@ -396,8 +396,8 @@ def _step(client: OpenWireClient, transaction: TransactionId | None, step: str) 
 
 
 def _transaction(steps: str, *, is_distributed: bool) -> Scenario:
-    """Steps of a transaction: ``s`` for a message that is sent in it, ``w`` for one that is refused and that nobody waits
-    for, ``W`` for one whose sender hears of it."""
+    """Steps of a transaction: ``s`` for a message that is sent in it, ``w`` for one that is refused and whose sender does
+    not wait for an answer, ``W`` for one whose sender does."""
 
     def scenario(scene: Scene) -> None:
         client = scene.client()

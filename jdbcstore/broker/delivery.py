@@ -319,6 +319,7 @@ class Consumer:
 
     __slots__ = (
         "client",
+        "command",
         "credit",
         "destination",
         "extension",
@@ -367,6 +368,8 @@ class Consumer:
         self.interest = interest
         #: What its transport wanted to find here.
         self.tag: object = None
+        #: The command by which its client has asked for it (`jdbcstore.advisory`).
+        self.command: object = None
         self.is_exclusive = is_exclusive
         self.priority = priority
         #: What is counted for it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -363,6 +364,78 @@ def given_up(scene: Scene) -> None:
     )
 
 
+def advised(scene: Scene) -> None:
+    """Who listens to advisories sees each command as it was said."""
+    listener = scene.client()
+    places = [f"{kind}.{scene.queue.physical_name}" for kind in ("Consumer.Queue", "Producer.Queue", "Consumer.Topic")]
+    for number, place in enumerate([*places, "Connection"]):
+        listener.subscribe(Topic(f"ActiveMQ.Advisory.{place}"), 100, number)
+    client = scene.client(is_open=False)
+    own = ConnectionId(client.name)
+    info = c.ConnectionInfo(
+        connection_id=own,
+        client_id=f"{client.name}-itself",
+        user_name="somebody",
+        password="secret",
+        manageable=True,
+        client_master=False,
+        fault_tolerant=True,
+        failover_reconnect=True,
+    )
+    client.ask(info)
+    client.begin()
+    everything = c.ConsumerInfo(
+        prefetch_size=17,
+        maximum_pending_message_limit=7,
+        dispatch_async=True,
+        optimized_acknowledge=True,
+        no_range_acks=True,
+        priority=3,
+        selector="a = 1",
+        client_id="another",
+        exclusive=True,
+        retroactive=True,
+        no_local=True,
+        network_subscription=True,
+    )
+    subscribed = [
+        replace(everything, destination=scene.queue),
+        c.ConsumerInfo(destination=scene.queue),
+        c.ConsumerInfo(destination=scene.queue, prefetch_size=-1),
+        c.ConsumerInfo(destination=scene.queue, prefetch_size=1000),
+        c.ConsumerInfo(destination=scene.queue, prefetch_size=500, browser=True),
+        replace(everything, destination=scene.topic),
+        c.ConsumerInfo(destination=scene.topic, prefetch_size=32_767),
+        c.ConsumerInfo(destination=scene.topic, prefetch_size=100, subscription_name="name"),
+    ]
+    for number, subscription in enumerate(subscribed):
+        client.ask(replace(subscription, consumer_id=client.consumer_id(number)))
+    for number, size in enumerate((0, 77)):
+        producer = ProducerId(client.name, 10 + number, 1)
+        client.ask(
+            c.ProducerInfo(producer_id=producer, destination=scene.queue, dispatch_async=size > 0, window_size=size)
+        )
+        client.ask(c.RemoveInfo(object_id=producer))
+    for number in range(len(subscribed)):
+        client.ask(c.RemoveInfo(object_id=client.consumer_id(number)))
+    client.ask(c.RemoveSubscriptionInfo(connection_id=own, client_id=info.client_id, subscription_name="name"))
+    client.ask(c.RemoveInfo(object_id=own))
+    told: dict[object, list[str]] = {}
+    while not told.get("RemoveInfo"):
+        message = listener.dispatch().message
+        assert message is not None
+        subject = message.data_structure
+        assert isinstance(subject, c.BaseCommand)
+        if isinstance(subject, c.ConnectionInfo):
+            subject.client_ip = subject.client_ip and "somewhere"
+        said = replace(subject, command_id=0, response_required=False)
+        if client.name in repr(said):
+            is_end = isinstance(subject, c.RemoveInfo) and subject.object_id == own
+            place = "RemoveInfo" if is_end else message.destination
+            told.setdefault(place, []).append(repr(said).replace(client.name, "ID"))
+    scene.told += sorted(told.items(), key=str)
+
+
 def _subscriber(kind: int, name: str | None) -> Scenario:
     """A subscriber to a topic acknowledges twice."""
 
@@ -396,8 +469,8 @@ def _step(client: OpenWireClient, transaction: TransactionId | None, step: str) 
 
 
 def _transaction(steps: str, *, is_distributed: bool) -> Scenario:
-    """Steps of a transaction: ``s`` for a message that is sent in it, ``w`` for one that is refused and whose sender does
-    not wait for an answer, ``W`` for one whose sender does."""
+    """Steps of a transaction: ``s`` for a message that is sent in it, ``w`` for one that is refused and whose sender
+    waits for no answer, ``W`` for one whose sender does."""
 
     def scenario(scene: Scene) -> None:
         client = scene.client()
@@ -467,7 +540,17 @@ def _in_doubt(*elements: str, prefetch: int, outcome: str) -> Scenario:
 
 
 def _scenarios() -> Iterator[tuple[str, Scenario]]:
-    for scenario in (unregistered, twice, sends, pulls, delivered, expired, left_by_a_durable_subscriber, given_up):
+    for scenario in (
+        unregistered,
+        twice,
+        sends,
+        pulls,
+        delivered,
+        expired,
+        left_by_a_durable_subscriber,
+        given_up,
+        advised,
+    ):
         yield scenario.__name__, scenario
     for persistent in ((True,) * 4, (False,) * 4, (True, False) * 3):
         modes = "".join("P" if one else "N" for one in persistent)

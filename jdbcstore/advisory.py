@@ -1,7 +1,7 @@
 """What an advisory tells of, in no protocol's words; `jdbcstore.openwire` writes each as the command of ActiveMQ's.
 
-A `Message` has it as its `data_structure`. `jdbcstore.broker.advisories` says when which is told. Where a client has said
-it in such a command, all that the command says is told: the subject has it as its `command`.
+A `Message` has it as its `data_structure`. `jdbcstore.broker.advisories` says when which is told. Where a client has
+said it in such a command, all that the command says is told: the subject has it as its `command`.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ class ClientTransactions:
             ProtocolError: there is no such transaction.
         """
         transaction = self._open.named(name)
-        self._open.end(transaction)
         self._consumers.restore(transaction.acknowledged)
+        self._open.end(transaction)
         for number in transaction.refused:
             self._producer.numbering.forgiven(number)

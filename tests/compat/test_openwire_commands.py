@@ -431,8 +431,7 @@ def advised(scene: Scene) -> None:
         said = replace(subject, command_id=0, response_required=False)
         if client.name in repr(said):
             is_end = isinstance(subject, c.RemoveInfo) and subject.object_id == own
-            place = "RemoveInfo" if is_end else message.destination
-            told.setdefault(place, []).append(repr(said).replace(client.name, "ID"))
+            told.setdefault("RemoveInfo" if is_end else message.destination, []).append(repr(said).replace(client.name, "ID"))
     scene.told += sorted(told.items(), key=str)
 
 

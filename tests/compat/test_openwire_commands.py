@@ -431,7 +431,8 @@ def advised(scene: Scene) -> None:
         said = replace(subject, command_id=0, response_required=False)
         if client.name in repr(said):
             is_end = isinstance(subject, c.RemoveInfo) and subject.object_id == own
-            told.setdefault("RemoveInfo" if is_end else message.destination, []).append(repr(said).replace(client.name, "ID"))
+            about = told.setdefault("RemoveInfo" if is_end else message.destination, [])
+            about.append(repr(said).replace(client.name, "ID"))
     scene.told += sorted(told.items(), key=str)
 
 

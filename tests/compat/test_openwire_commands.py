@@ -364,6 +364,19 @@ def given_up(scene: Scene) -> None:
     )
 
 
+def _covering(pattern: str, count: int) -> Scenario:
+    """A pattern with a ``>`` that is not its end covers so many of the queues below, whatever stands behind it."""
+
+    def scenario(scene: Scene) -> None:
+        client, name = scene.client(), scene.queue.physical_name
+        for below in ("", ".B", ".X", ".X.B", ".X.Y", ".X.Y.B"):
+            client.send(Queue(name + below), below)
+        client.subscribe(Queue(f"{name}{pattern}"), 100)
+        scene.told += sorted(str(client.text()) for _ in range(count))
+
+    return scenario
+
+
 def advised(scene: Scene) -> None:
     """Who listens to advisories sees each command as it was said."""
     listener = scene.client()
@@ -555,6 +568,8 @@ def _scenarios() -> Iterator[tuple[str, Scenario]]:
     for persistent in ((True,) * 4, (False,) * 4, (True, False) * 3):
         modes = "".join("P" if one else "N" for one in persistent)
         yield f"browsing-{modes}", _browsing(*persistent)
+    for number, pattern in enumerate((".>.B", ".>.*", ".>.B.>", ".*.>.B")):
+        yield f"covering-{number}", _covering(pattern, 5 if "*.>" in pattern else 6)
     kinds = (*range(7), 7, -1)
     for kind in kinds:
         for first, last, number in ((None, 2, 1), (None, 2, 3), (1, 2, 2), (1, 1, 1), (1, 1, 3), (0, 2, 2), (5, 2, 3)):

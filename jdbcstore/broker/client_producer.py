@@ -175,6 +175,8 @@ class ClientProducer:
             return
         if message.reply_to is not None and self._statistics is not None and self._statistics.answers(message):
             self._check_reply(message.reply_to)
+            if destination.is_composite:
+                self._broker.check_parts(destination)
             self._statistics.answer(message)
             self._client.complete(request)
             return

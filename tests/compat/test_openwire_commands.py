@@ -24,7 +24,7 @@ from jdbcstore.identifiers import (
     TransactionId,
     XATransactionId,
 )
-from jdbcstore.message import TextMessage
+from jdbcstore.message import MapMessage, TextMessage
 from jdbcstore.openwire import commands as c
 from tests.broker.client import Address
 from tests.broker.openwire_client import OpenWireClient
@@ -377,6 +377,30 @@ def _covering(pattern: str, count: int) -> Scenario:
     return scenario
 
 
+def _statistics(*parts: str) -> Scenario:
+    """What is asked for with several parts, the first of them behind the name for that."""
+
+    def scenario(scene: Scene) -> None:
+        client, name = scene.client(), scene.queue.physical_name
+        for below in ("A", "B", "W", "W.X", "W.Y.Z"):
+            client.send(Queue(f"{name}.{below}"), below)
+        replies = Queue(f"REPLIES.{name}")
+        client.subscribe(replies, 100)
+        asked = ",".join(part.replace("~", name) for part in parts)
+        for text in (f"ActiveMQ.Statistics.Destination.{asked}", f"ActiveMQ.Statistics.Destination.{name}.A"):
+            question = client.message(Queue(text), "")
+            question.reply_to = replies
+            scene.ask(client, question)
+        client.send(replies, "last")
+        told: list[str] = []
+        while not isinstance(answer := client.dispatch().message, TextMessage):
+            assert isinstance(answer, MapMessage)
+            told.append(str(answer.body.get("destinationName")))
+        scene.told += sorted(told)
+
+    return scenario
+
+
 def advised(scene: Scene) -> None:
     """Who listens to advisories sees each command as it was said."""
     listener = scene.client()
@@ -570,6 +594,9 @@ def _scenarios() -> Iterator[tuple[str, Scenario]]:
         yield f"browsing-{modes}", _browsing(*persistent)
     for number, pattern in enumerate((".>.B", ".>.*", ".>.B.>", ".*.>.B")):
         yield f"covering-{number}", _covering(pattern, 5 if "*.>" in pattern else 6)
+    composites = ["~.A ~.W.>", "~.W.* ~.B ~.A", "~.A ActiveMQ.Statistics.Destination.~.W.>", "~.A ~.A"]
+    for number, parts in enumerate(composites):
+        yield f"statistics-{number}", _statistics(*parts.split())
     kinds = (*range(7), 7, -1)
     for kind in kinds:
         for first, last, number in ((None, 2, 1), (None, 2, 3), (1, 2, 2), (1, 1, 1), (1, 1, 3), (0, 2, 2), (5, 2, 3)):
@@ -594,7 +621,7 @@ def _scenarios() -> Iterator[tuple[str, Scenario]]:
 
 def test_whatever_is_said_is_answered_as_by_a_real_one(class_path: str, tmp_path: Path) -> None:
     broker = Broker(
-        open_store(f"sqlite:///{tmp_path}/a.db"), BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq")
+        open_store(f"sqlite:///{tmp_path}/a.db"), BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq", statistics_support=True)
     )
 
     def answers(address: Address) -> dict[str, list[object]]:

@@ -621,7 +621,8 @@ def _scenarios() -> Iterator[tuple[str, Scenario]]:
 
 def test_whatever_is_said_is_answered_as_by_a_real_one(class_path: str, tmp_path: Path) -> None:
     broker = Broker(
-        open_store(f"sqlite:///{tmp_path}/a.db"), BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq", statistics_support=True)
+        open_store(f"sqlite:///{tmp_path}/a.db"),
+        BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq", statistics_support=True),
     )
 
     def answers(address: Address) -> dict[str, list[object]]:

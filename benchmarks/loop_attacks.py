@@ -157,8 +157,8 @@ def fan_out(target: Target) -> None:
 
 
 def commits(target: Target) -> None:
-    """COMMITs of 10 000 messages."""
-    client, count = target.client(60), target.times(10_000)
+    """COMMITs of 50 000 messages."""
+    client, count = target.client(60), target.times(50_000)
     for number in range(3):
         send = b"SEND\ndestination:%s\npersistent:true\ntransaction:t%d\n\nx\0" % (_QUEUE.encode(), number)
         begin, commit = b"BEGIN\ntransaction:t%d\n\n\0" % number, b"COMMIT\ntransaction:t%d\n\n\0" % number

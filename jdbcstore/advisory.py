@@ -1,6 +1,7 @@
 """What an advisory tells of, in no protocol's words; `jdbcstore.openwire` writes each as the command of ActiveMQ's.
 
-A `Message` has it as its `data_structure`. `jdbcstore.broker.advisories` says when which is told.
+A `Message` has it as its `data_structure`. `jdbcstore.broker.advisories` says when which is told. Where a client has
+said it in such a command, all that the command says is told: the subject has it as its `command`.
 """
 
 from __future__ import annotations
@@ -46,12 +47,14 @@ class ConnectionSubject:
         client_id: as it calls itself, else the connection's id.
         user: by whose name it is logged in; None if nobody's.
         peer: its address, ``HOST:PORT``.
+        command: by which it has connected.
     """
 
     connection_id: ConnectionId
     client_id: str
     user: str | None
     peer: str
+    command: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,7 @@ class ConsumerSubject:
         subscription_name: of its durable subscription; None if it uses none.
         is_browser, is_exclusive, is_no_local, is_retroactive: what kind of a consumer it is.
         priority: of the consumer.
+        command: by which it was made.
     """
 
     consumer_id: ConsumerId
@@ -80,6 +84,7 @@ class ConsumerSubject:
     is_no_local: bool
     is_retroactive: bool
     priority: int
+    command: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +94,12 @@ class ProducerSubject:
     Args:
         producer_id: its id.
         destination: where it sends.
+        command: by which it was made.
     """
 
     producer_id: ProducerId
     destination: Destination
+    command: object = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,9 +178,11 @@ class Advisories:
         if not (destination.is_temporary or destination.is_advisory):
             self._tell(_topic_of(destination), lambda: _info(destination, None, is_removed=True))
 
-    def connected(self, connection_id: str, client_id: str | None, user: str | None, peer: str) -> None:
-        """A client was let in."""
-        info = ConnectionSubject(ConnectionId(connection_id), client_id or connection_id, user, peer)
+    def connected(
+        self, connection_id: str, client_id: str | None, user: str | None, peer: str, command: object = None
+    ) -> None:
+        """A client was let in, by this command of its protocol."""
+        info = ConnectionSubject(ConnectionId(connection_id), client_id or connection_id, user, peer, command)
         self._connections[connection_id] = info
         self._tell(_CONNECTIONS, lambda: info)
 
@@ -210,6 +212,7 @@ class Advisories:
             is_no_local=consumer.interest.unwanted_connection is not None,
             is_retroactive=consumer.is_retroactive,
             priority=consumer.priority,
+            command=consumer.command,
         )
         self._tell(_of("Consumer", destination), lambda: info, lambda: self._consumer_count(destination))
 
@@ -236,11 +239,11 @@ class Advisories:
                 lambda: self._consumer_count(destination),
             )
 
-    def producer_added(self, producer_id: ProducerId, destination: Destination) -> None:
-        """Somebody wants to send to a destination."""
+    def producer_added(self, producer_id: ProducerId, destination: Destination, command: object = None) -> None:
+        """Somebody wants to send to a destination, by this command of its protocol."""
         if destination.is_advisory or producer_id in self._producers:
             return
-        info = self._producers[producer_id] = ProducerSubject(producer_id, destination)
+        info = self._producers[producer_id] = ProducerSubject(producer_id, destination, command)
         self._produced[destination] += 1
         self._tell(_of("Producer", destination), lambda: info, lambda: self._producer_count(destination))
 

@@ -162,6 +162,7 @@ class Client(ClientRequests):
         credentials: Credentials,
         told: Callable[[JdbcStoreError | None], object],
         connection_id: str | None = None,
+        command: object = None,
     ) -> None:
         """Let the client in. It is held until that is decided, perhaps at once.
 
@@ -173,8 +174,9 @@ class Client(ClientRequests):
             connection_id: what it calls its connection, and what the ids of its messages and the names of its temporary
                 destinations begin with. Another client that has the same is what is left of its last connection, and is
                 ended before this one is let in. None for an id of the broker's.
+            command: in its protocol's words, for those who listen to advisories (`jdbcstore.advisory`).
         """
-        told = partial(self._advised, told)
+        told = partial(self._advised, told, command)
         if connection_id is not None:
             if connection_id.startswith(self._broker.id_stem):
                 told(ProtocolError(f"Connection id {connection_id} is one of the broker's"))
@@ -191,11 +193,13 @@ class Client(ClientRequests):
             ),
         )
 
-    def _advised(self, told: Callable[[JdbcStoreError | None], object], refusal: JdbcStoreError | None) -> None:
+    def _advised(
+        self, told: Callable[[JdbcStoreError | None], object], command: object, refusal: JdbcStoreError | None
+    ) -> None:
         if refusal is None and self.is_open:
             user = self.access.principal
             name = None if user is None else user.name
-            self._broker.advisories.connected(self.connection_id, self.client_id, name, self.peer)
+            self._broker.advisories.connected(self.connection_id, self.client_id, name, self.peer, command)
         told(refusal)
 
     def _leave_last_connection(self, connection_id: str | None, then: Callable[[], object]) -> None:
@@ -353,8 +357,13 @@ class Client(ClientRequests):
 
     # -- producers with a destination ----------------------------------------------------------------------------------
 
-    def add_producer(self, producer_id: ProducerId, destination: Destination) -> None:
+    def add_producer(self, producer_id: ProducerId, destination: Destination, command: object) -> None:
         """The client is going to send to a destination: those who listen to advisories are told.
+
+        Args:
+            producer_id: how.
+            destination: where.
+            command: in its protocol's words (`jdbcstore.advisory`).
 
         Raises:
             ProtocolError: it has too many.
@@ -364,7 +373,7 @@ class Client(ClientRequests):
         size = SUBSCRIPTION_BYTES + len(destination.physical_name)
         self.account.keep(size, "This producer", "Close another one first")
         self._producers[producer_id] = size
-        self._broker.advisories.producer_added(producer_id, destination)
+        self._broker.advisories.producer_added(producer_id, destination, command)
 
     def remove_producers(self, is_gone: Callable[[ProducerId], bool]) -> None:
         """The client has closed some of them."""

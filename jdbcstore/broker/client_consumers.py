@@ -371,7 +371,11 @@ class ClientConsumers:
         """
         if transaction is not None:
             among = self._transactions.named(transaction)
-            among.acknowledge(self._pending_acks.take(consumer, delivery, among.room))
+            consumer.withhold()  # perhaps the transaction does, what is taken now
+            try:
+                among.acknowledge(consumer, self._pending_acks.take(consumer, delivery, among.room))
+            finally:
+                consumer.grant()
             self._client.complete(request)
             return
         self.acknowledged += self._pending_acks.take(consumer, delivery)
@@ -392,7 +396,7 @@ class ClientConsumers:
         """
         if transaction is not None:
             among = self._transactions.named(transaction)
-            among.acknowledge(deliveries if len(deliveries) <= among.room else [])
+            among.acknowledge(consumer, deliveries if len(deliveries) <= among.room else [])
             self._pending_acks.take_all(consumer, deliveries)
             self._client.complete(request)
             return

@@ -176,6 +176,8 @@ class ClientProducer:
             return
         if message.reply_to is not None and self._statistics is not None and self._statistics.answers(message):
             self._check_reply(message.reply_to)
+            if destination.is_composite:
+                self._broker.check_parts(destination)
             self._statistics.answer(message)
             self._client.complete(request)
             return
@@ -332,7 +334,7 @@ class ClientProducer:
         producer_id, sequence = number
         among = self._transactions.get(transaction)
         if (failure := self.failure_of((producer_id,))) is not None:
-            self._refuse(number, among)
+            self._refuse(number, among, failure)
             self._client.complete(request, failure)
             return True
         self.numbering.check(number)
@@ -361,8 +363,8 @@ class ClientProducer:
                 among = self._transactions.named(transaction)
                 among.number(producer_id, sequence)
                 among.send(singles)
-        except JdbcStoreError:
-            self._refuse(number, among)
+        except JdbcStoreError as error:
+            self._refuse(number, among, error)
             raise
         if among is not None:
             self._client.complete(request)
@@ -421,19 +423,25 @@ class ClientProducer:
         self.check(reply_to)
         self._division.check_targets(reply_to)
 
-    def spoil(self, transaction: str | None) -> None:
+    def spoil(self, transaction: str | None, why: BaseException, *, is_send: bool = True) -> None:
         """A message of a transaction is refused, and nobody waits for the answer, or it is numbered and cannot be read:
-        the transaction cannot be committed any more."""
+        the transaction cannot be committed any more.
+
+        Args:
+            transaction: which.
+            why: what is told of it.
+            is_send: whether that was a message, not an acknowledgement.
+        """
         among = self._transactions.get(transaction)
         if among is not None:
-            among.refuse()
+            among.refuse(_refused(why) if is_send else f"an acknowledgement in it was refused: {why}")
 
-    def _refuse(self, number: Number, transaction: Transaction | None) -> None:
+    def _refuse(self, number: Number, transaction: Transaction | None, why: BaseException) -> None:
         """The client will hear an error for a numbered message."""
         self.numbering.refused(number)
         if transaction is not None:
             transaction.refused.append(number)
-            transaction.refuse()
+            transaction.refuse(_refused(why))
 
     def _check_turn(self, producer_id: ProducerId, sequence: int, transaction: Transaction | None) -> None:
         """Lower numbers of the producer may wait in another open transaction.
@@ -474,6 +482,11 @@ class ClientProducer:
         self._client.hold()
         self._broker.producers.learn(unknown, learned)
         return True
+
+
+def _refused(why: BaseException) -> str:
+    """What a transaction lacks."""
+    return f"a message in it was refused: {why}"
 
 
 @subject.register

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from jdbcstore.broker.answers import SendAnswer
@@ -15,7 +15,7 @@ from jdbcstore.broker.decisions import outcome_in, places_of
 from jdbcstore.broker.delivery import Answer, Delivery
 from jdbcstore.broker.memory import NUMBERED_BYTES
 from jdbcstore.broker.message_division import MessageDivision, size_of
-from jdbcstore.broker.prepared import Prepared
+from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.route import Route
@@ -93,11 +93,15 @@ class ClientTransactions:
             return False
         if self._client.memory.is_short and self._producer.waits_for_spool():
             return False
-        routes, refusal = self._routes_of(transaction)
         # The transaction is open until it is prepared, so it is rolled back with a client that goes meanwhile.
+        is_large = len(transaction.sends) >= PREPARED_LEAST and not transaction.is_incomplete
+        if transaction.prepared is None and is_large:  # that takes too long to find where its messages go at once
+            self._prepare(transaction, map(self._broker.route, transaction.sends), request)
+            if self._client.is_held:
+                return False
+        routes, refusal = self._routes_of(transaction)
         if transaction.prepared is None and self._division.needs_preparing(routes):
-            transaction.prepared = prepared = Prepared(routes)
-            self._client.work(self._division.preparing(prepared), request, lambda: None)
+            self._prepare(transaction, routes, request)
             if self._client.is_held:
                 return False
         ready, transaction.prepared = transaction.prepared, None  # it outlives the transaction, which ends first
@@ -238,14 +242,21 @@ class ClientTransactions:
         except JdbcStoreError as error:
             answer(error)
 
+    def _prepare(self, transaction: Transaction, routes: Iterable[Route], request: object) -> None:
+        transaction.prepared = prepared = Prepared(routes, len(transaction.sends))
+        self._client.work(self._division.preparing(prepared), request, lambda: None)
+
     def _routes_of(self, transaction: Transaction) -> tuple[Sequence[Route], ProtocolError | None]:
         """Where the messages of a transaction go that is to be committed now, or why it cannot be."""
-        if transaction.is_incomplete:
-            return (), TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {transaction.lacks}")
-        if transaction.prepared is not None:
-            return transaction.prepared.routes, None
+        prepared = transaction.prepared
         try:
-            return self._division.routes_of(transaction.sends), None
+            if transaction.is_incomplete:
+                raise ProtocolError(transaction.lacks)
+            if prepared is None:
+                return self._division.routes_of(transaction.sends), None
+            if prepared.refusal is not None:
+                raise prepared.refusal
+            return prepared.routes, None
         except ProtocolError as error:
             return (), TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {error}")
 
@@ -257,7 +268,7 @@ class ClientTransactions:
         refusal: ProtocolError | None,
         prepared: Prepared | None,
     ) -> None:
-        size = size_of(routes)
+        size = size_of(routes) if prepared is None else prepared.size
         if transaction.numbers or transaction.is_incomplete:
             size += NUMBERED_BYTES
         self._open.end(transaction)
@@ -293,7 +304,7 @@ class ClientTransactions:
             ProtocolError: there is no such transaction.
         """
         transaction = self._open.named(name)
-        self._open.end(transaction)
         self._consumers.restore(transaction.acknowledged)
+        self._open.end(transaction)
         for number in transaction.refused:
             self._producer.numbering.forgiven(number)

@@ -54,7 +54,8 @@ def consumer_for(broker: ClientHost, client: Subscriber, wanted: SubscriptionReq
     """
     is_queue = _check_destination(broker, client, wanted)
     consumer = _consumer_for(broker, client, wanted, prefetch_for(broker, wanted), is_queue=is_queue)
-    consumer.tag = wanted.tag
+    consumer.is_extended = broker.policy_for(wanted.destination).use_prefetch_extension
+    consumer.tag, consumer.command = wanted.tag, wanted.command
     return consumer
 
 

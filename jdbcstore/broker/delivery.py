@@ -319,6 +319,7 @@ class Consumer:
 
     __slots__ = (
         "client",
+        "command",
         "credit",
         "destination",
         "extension",
@@ -327,6 +328,7 @@ class Consumer:
         "is_awake",
         "is_closed",
         "is_exclusive",
+        "is_extended",
         "is_slow",
         "kept_bytes",
         "mode",
@@ -365,8 +367,13 @@ class Consumer:
         #: How much of the credit is for messages that are with the application, and not acknowledged (`extend`).
         self.extension = 0
         self.interest = interest
+        #: Whether it gets more for what it has acknowledged in a transaction, or is with its application, as if that
+        #: were acknowledged.
+        self.is_extended = True
         #: What its transport wanted to find here.
         self.tag: object = None
+        #: The command by which its client has asked for it (`jdbcstore.advisory`).
+        self.command: object = None
         self.is_exclusive = is_exclusive
         self.priority = priority
         #: What is counted for it.
@@ -426,9 +433,10 @@ class Consumer:
         self.credit -= taken
 
     def extend(self, count: int) -> None:
-        """The application has the first `count` of those that are not acknowledged: it may be sent as many more."""
+        """The application has the first `count` of those that are not acknowledged: it may be sent as many more, unless
+        its policy keeps it from that."""
         more = count - self.extension
-        if more > 0:
+        if more > 0 and self.is_extended:
             self.extension += more
             self.credit += more
             self.resume()
@@ -445,14 +453,15 @@ class Consumer:
         self.prefetch = prefetch
         self.resume()
 
-    def withhold(self) -> None:
-        """Deliver nothing to this subscription until `grant`; to others of the same client, yes."""
-        self.credit -= _WITHHELD
+    def withhold(self, count: int = _WITHHELD) -> None:
+        """Deliver so many messages less to this subscription until `grant`; without a number, none. Others of the same
+        client get theirs."""
+        self.credit -= count
 
-    def grant(self) -> None:
+    def grant(self, count: int = _WITHHELD) -> None:
         """Take one `withhold` back."""
         if not self.is_closed:
-            self.credit += _WITHHELD
+            self.credit += count
             self.resume()
 
     def resume(self) -> None:

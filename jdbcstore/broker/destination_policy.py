@@ -200,7 +200,8 @@ class DestinationPolicy:
         gc_inactive_destinations, inactive_timeout_before_gc_ms: remove destinations that are empty and unused for so
             long.
         send_duplicate_from_store_to_dlq: a duplicate in the store becomes a dead letter.
-        use_prefetch_extension: what waits in a transaction does not count for the prefetch.
+        use_prefetch_extension: what a consumer has acknowledged in a transaction, or a JMS client has given to its
+            application, does not count for the prefetch.
     """
 
     pattern: Destination | None = None

@@ -103,11 +103,13 @@ class LoggedAdvisories(Advisories):
         super().__init__(host)
         self._events = events
 
-    def connected(self, connection_id: str, client_id: str | None, user: str | None, peer: str) -> None:
+    def connected(
+        self, connection_id: str, client_id: str | None, user: str | None, peer: str, command: object = None
+    ) -> None:
         """As `Advisories.connected`."""
         if "connections" in self._events:
             log.info("connection added id=%s client_id=%s user=%s peer=%s", connection_id, client_id, user, peer)
-        super().connected(connection_id, client_id, user, peer)
+        super().connected(connection_id, client_id, user, peer, command)
 
     def disconnected(self, connection_id: str) -> None:
         """As `Advisories.disconnected`."""
@@ -142,11 +144,11 @@ class LoggedAdvisories(Advisories):
             )
         super().subscription_removed(key, destination, connection_id)
 
-    def producer_added(self, producer_id: ProducerId, destination: Destination) -> None:
+    def producer_added(self, producer_id: ProducerId, destination: Destination, command: object = None) -> None:
         """As `Advisories.producer_added`."""
         if "producers" in self._events:
             log.info("producer added id=%s destination=%s", producer_id, destination)
-        super().producer_added(producer_id, destination)
+        super().producer_added(producer_id, destination, command)
 
     def producer_removed(self, producer_id: ProducerId) -> None:
         """As `Advisories.producer_removed`."""

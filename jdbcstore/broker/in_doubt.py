@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -68,8 +69,8 @@ _Calling: TypeAlias = Awaitable[list[PreparedTransaction]]
 class _Doubt:
     """A prepared transaction."""
 
-    #: Destination and priority of each message that appears in a queue.
-    queued: list[Message] = field(default_factory=list)
+    #: How many messages appear in queues, by destination and priority.
+    queued: Counter[tuple[Destination, int]] = field(default_factory=Counter)
     has_topics: bool = False
     #: Whether some are to be sent later.
     has_jobs: bool = False
@@ -265,7 +266,7 @@ class InDoubt:
                 continue
             stored.append((store, message))
             if message.destination is not None and message.destination.is_queue:
-                doubt.queued.append(_place_of(message))
+                doubt.queued[message.destination, message.priority] += 1
             else:
                 doubt.has_topics = True
 
@@ -335,7 +336,11 @@ class InDoubt:
             done(None, None)
             return
         try:  # notes come first: what fails here must not have been submitted
-            notes.extend(self._router.note_unplaced(message, publisher) for message in (*doubt.queued, *published))
+            notes.extend(
+                self._router.note_queued(destination, priority, count)
+                for (destination, priority), count in doubt.queued.items()
+            )
+            notes.extend(self._router.note_published(message, publisher) for message in published)
             self._mark(transaction_id, is_commit=True)
             completion = self._store().commit_prepared(transaction_id)
         except JdbcStoreError as error:
@@ -494,15 +499,6 @@ class InDoubt:
 
 def _doubt_of(found: PreparedTransaction) -> _Doubt:
     added = [message for message in found.added if message.destination != PREPARED_JOBS]
-    queued = [_place_of(message) for message in added if _is_queued(message)]
-    has_topics, has_jobs = len(queued) < len(added), len(added) < len(found.added)
+    queued = Counter((one.destination, one.priority) for one in added if one.destination and one.destination.is_queue)
+    has_topics, has_jobs = queued.total() < len(added), len(added) < len(found.added)
     return _Doubt(queued, has_topics, has_jobs, removed=found.removed, acknowledged=found.acknowledged)
-
-
-def _is_queued(message: Message) -> bool:
-    return message.destination is not None and message.destination.is_queue
-
-
-def _place_of(message: Message) -> Message:
-    """Where a message belongs, without its body."""
-    return Message(destination=message.destination, priority=message.priority, persistent=True)

@@ -340,11 +340,11 @@ class Lane:
         self.take_place()
         return None
 
-    def take_place(self) -> None:
-        """A message joins the tail; it is submitted, or is going to be (rule 6). `added` is told with None."""
-        self._unpaged += 1
-        self._pending += 1
-        self._tail_adds += 1
+    def take_place(self, count: int = 1) -> None:
+        """So many messages join the tail; they are submitted, or are going to be (rule 6). `places_added` is told."""
+        self._unpaged += count
+        self._pending += count
+        self._tail_adds += count
 
     def reappeared(self, sequence: int) -> bool:
         """A message is again in its old place in the store, which did not show it for a while.
@@ -374,17 +374,9 @@ class Lane:
 
     def added(self, delivery: Delivery | None, error: BaseException | None) -> None:
         """The store has answered the write of a message (rule 3)."""
-        unknown = isinstance(error, OutcomeUnknown)
         if delivery is None:
-            self._pending -= 1
-            self._is_read_up = False
-            self._tail_answers += 1
-            if self.queue.selections:
-                self.queue.wake()
-            if error is not None and not unknown:
-                self._unpaged -= 1
-            self.page()
-        elif error is None or unknown:
+            self.places_added(1, error)
+        elif error is None or isinstance(error, OutcomeUnknown):
             delivery.durable = error is None
             if not delivery.visible:
                 delivery.visible = True
@@ -394,6 +386,18 @@ class Lane:
             if self.take_out(delivery):  # perhaps nobody looks at it for a long time
                 self.queue.drop(delivery)
             self.queue.wake()
+
+    def places_added(self, count: int, error: BaseException | None) -> None:
+        """The store has answered the write of so many messages that took their places ahead; as `added` of each."""
+        unknown = isinstance(error, OutcomeUnknown)
+        self._pending -= count
+        self._is_read_up = False
+        self._tail_answers += count
+        if self.queue.selections:
+            self.queue.wake()
+        if error is not None and not unknown:
+            self._unpaged -= count
+        self.page()
 
     def all_added(self, deliveries: Iterable[Delivery | None]) -> None:
         """The store has several messages; instead of `added`, for each."""

@@ -139,16 +139,24 @@ class MessageDivision:
         return not destination.is_queue and self._broker.has_to_open(destination)
 
     def preparing(self, prepared: Prepared) -> Iterator[None]:
-        """Do ahead what a commit of many messages costs; a job."""
-        size, memory = size_of(prepared.routes), self._broker.memory
-        memory.uncommitted += size  # what is prepared has the bodies once more
+        """Do ahead what a commit of many messages costs; a job. It ends early if they have more copies than may be
+        stored at once, as `Prepared.refusal` tells then."""
+        memory, counted = self._broker.memory, 0
         try:
-            yield from self._broker.preparing(prepared)
+            for _ in self._broker.preparing(prepared):
+                memory.uncommitted += prepared.size - counted  # what is prepared has the bodies once more
+                counted = prepared.size
+                try:
+                    self._check_copies(prepared.copied_bytes, prepared.copies)
+                except ProtocolError as error:
+                    prepared.refusal = error
+                    return
+                yield
         except BaseException:
             prepared.close()
             raise
         finally:
-            memory.uncommitted -= size
+            memory.uncommitted -= counted
 
     def _check_target(self, destination: Destination) -> None:
         if self._broker.is_crowded:

@@ -232,7 +232,7 @@ class BrokerOptions(WireOptions):
     idle_queue_timeout_s: float = 60.0
 
     uncommitted_bytes_max: int = 8 * _MIB
-    transaction_messages_max: int = 10_000
+    transaction_messages_max: int = 100_000
     transaction_bytes_max: int = 64 * _MIB
     transactions_max: int = 100
     output_bytes_max: int = 4 * _MIB

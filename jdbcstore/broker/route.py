@@ -3,11 +3,10 @@
 What it depends on changes: queues of virtual topics come and go, and so do the consumers whose selectors count. Who
 asked again on the way of a message might hear something else, and would store what was not checked. When it is found:
 
-* **With the message**, if that is sent outside of transactions (`jdbcstore.broker.message_division`). What is made
-  ready in slices goes where it was to go before the first of them.
+* **With the message**, if that is sent outside of transactions (`jdbcstore.broker.message_division`).
 * **With the COMMIT** of a transaction, since that sends its messages: a queue that has come since their SEND gets them,
   as a subscriber of their topic does. Found with SEND it would have to be kept, and counted, for as long as the
-  transaction is open.
+  transaction is open. Of many messages it is found in slices, with what else is made ready for each.
 * **With the first phase** of a distributed transaction, which promises that the second one succeeds: what the store is
   to keep is fixed then. What is not persistent goes to the same places when it is committed.
 * **When it is due**, if it is for later: until then its route says nothing but that. What is delivered again after a

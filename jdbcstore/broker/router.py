@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -17,7 +17,7 @@ from jdbcstore.broker.durable import SubscriptionStore, settlements
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.interceptors import Interceptors
 from jdbcstore.broker.lane import Lane
-from jdbcstore.broker.prepared import PLACED_LEAST, Prepared
+from jdbcstore.broker.prepared import Placed, Prepared
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.publications import FollowedAnswer, Publications
 from jdbcstore.broker.queue import Queue
@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 _COUNTED_MAX: Final = 100_000
 #: Lost messages that are remembered, as ActiveMQ's audit of dead letters does.
 _LOST_MAX: Final = 2048
+#: Told when the store has answered a commit.
+_Told: TypeAlias = Callable[[BaseException | None], None]
 #: Who has taken note of a message that is being stored, and what of.
 _Noted: TypeAlias = tuple[Lane | Topic, Any]
 
@@ -182,6 +184,10 @@ class Router:
         Returns:
             The store's completion; None if it refused the order, then `answer` was told.
         """
+        if prepared is not None and prepared.placed is not None:
+            if self._is_as_prepared(prepared.placed, prepared, routes):
+                return self._commit_placed(prepared, prepared.placed, acknowledged, publisher, answer, along)
+            prepared.displace()
         later = [route.message for route in routes if route.is_later]
         if later:
             try:
@@ -224,26 +230,78 @@ class Router:
 
     def preparing(self, prepared: Prepared) -> Iterator[None]:
         """Do ahead what a `commit` of many messages costs, as far as nobody sees it; a job."""
-        for route in prepared.routes:
-            if route.is_later:
-                continue
-            for destination in route.destinations():
+        is_made = True
+        for route in prepared.each():
+            for destination in () if route.is_later else route.destinations():
                 if not destination.is_queue:
                     yield from self._host.opening(destination)
-            if not route.message.persistent:
-                continue
-            for one in prepared.making(route):
-                if prepared.is_closed:
-                    return
-                try:
-                    if (target := self._keeper(one)) is not None:
-                        taker = _note_taker(target, one)
-                        prepared.prepare(_store_of(taker), one)
-                        if isinstance(taker, Lane) and len(prepared.routes) >= PLACED_LEAST:
-                            prepared.take_place(taker, one)
-                except Exception:  # noqa: BLE001  # it goes wrong again in the commit, which answers
-                    return
-                yield
+            if route.is_later:
+                prepared.displace()
+            elif not route.message.persistent:
+                prepared.pass_by(route)
+            elif is_made:
+                for one in prepared.making(route):
+                    if prepared.is_closed:
+                        return
+                    try:
+                        self._make_ready(one, prepared)
+                    except Exception:  # noqa: BLE001  # it goes wrong again in the commit, which answers
+                        prepared.displace()
+                        is_made = False
+                        break
+                    yield
+            yield
+
+    def _make_ready(self, message: Message, prepared: Prepared) -> None:
+        target = self._keeper(message)
+        if isinstance(target, Queue):
+            prepared.place(target.contents.persistent_lane(message), message)
+        elif target is not None:
+            prepared.displace()
+            prepared.prepare(_store_of(target), message)
+        else:
+            prepared.pass_by(Route(message))
+
+    def _is_as_prepared(self, placed: Placed, prepared: Prepared, routes: Sequence[Route]) -> bool:
+        """Whether a commit of these messages, which may lack some of those that were prepared, is what was prepared."""
+        return (
+            len(routes) == len(prepared.routes)
+            and not placed.is_closed
+            and not 0 < placed.expires_ms < self._host.now_ms()
+            and not any(self._keeper(route.message) for route in placed.others)  # durable subscriptions may have come
+        )
+
+    def _commit_placed(
+        self,
+        prepared: Prepared,
+        placed: Placed,
+        acknowledged: Sequence[Delivery],
+        publisher: Publisher | None,
+        answer: Answer,
+        along: Commit,
+    ) -> Completion[None] | None:
+        """`_commit` of messages that have their places; nothing is done for each of them."""
+
+        def submitted() -> _Told:
+            prepared.placed = None
+            return told
+
+        def told(error: BaseException | None) -> None:
+            is_advised = placed.is_advised
+            placed.added(error)
+            if error is None and is_advised:
+                self._host.slices.run(self._advising(placed.adds))
+
+        along = along._replace(adds=placed.adds, prepared=placed.made)
+        return self._submit(along, placed.others, acknowledged, publisher, answer, submitted)
+
+    def _advising(self, adds: Iterable[tuple[MessageStore, Message]]) -> Iterator[None]:
+        """Those who listen to advisories are told what has arrived in queues; a job."""
+        for store, message in adds:
+            queue = self._host.queue(store.destination)
+            if queue.is_advising:
+                queue.advise(message)
+            yield
 
     def _commit(
         self,
@@ -254,39 +312,63 @@ class Router:
         along: Commit = NOTHING,
         prepared: Prepared | None = None,
     ) -> Completion[None] | None:
-        removes, done_with = settlements(acknowledged)
         takers: list[Lane | Topic] = []
         adds: list[tuple[MessageStore, Message]] = []
         others: list[Route] = []
-        places = {} if prepared is None else prepared.places
         try:
             for route in routes:
                 if not route.message.persistent:
                     others.append(route)  # its copies are made behind the commit
                     continue
                 for message in route.messages() if prepared is None else prepared.messages(route):
-                    lane = places.get(id(message))
-                    if lane is not None and not lane.is_closed:
-                        takers.append(lane)
-                        adds.append((lane.store, message))
-                        continue
                     target = self._keeper(message)
                     if target is None:
                         others.append(Route(message))
                     else:
                         takers.append(taker := _note_taker(target, message))
                         adds.append((_store_of(taker), message))
-            commit = Commit(
-                adds=adds,
-                prepared=() if prepared is None else [prepared.of(store, message) for store, message in adds],
-                removes=removes,
-                acknowledged=[*done_with, *along.acknowledged] if along.acknowledged else done_with,
-                producers=along.producers,
-                jobs=along.jobs,
-                taken=along.taken,
-                follows=along.follows,
-            )
-            is_stored = any(commit)
+        except JdbcStoreError as error:
+            answer(error)
+            return None
+
+        def submitted() -> _Told:
+            written = [_take_note(taker, message, publisher) for taker, (_, message) in zip(takers, adds, strict=True)]
+
+            def told(error: BaseException | None) -> None:
+                for noted, (_, message) in zip(written, adds, strict=True):
+                    _stored(noted, error, message)
+
+            return told
+
+        made = () if prepared is None else [prepared.of(store, message) for store, message in adds]
+        return self._submit(
+            along._replace(adds=adds, prepared=made), others, acknowledged, publisher, answer, submitted
+        )
+
+    def _submit(
+        self,
+        commit: Commit,
+        others: Sequence[Route],
+        acknowledged: Sequence[Delivery],
+        publisher: Publisher | None,
+        answer: Answer,
+        submitted: Callable[[], _Told],
+    ) -> Completion[None] | None:
+        """Have a commit stored, with acknowledgements, and publish behind it what the store does not keep.
+
+        Args:
+            commit: everything else.
+            others: what is published.
+            acknowledged, publisher, answer: as for `commit`.
+            submitted: called when it is submitted, before anything else is; gives what is told when the store has
+                answered.
+        """
+        removes, done_with = settlements(acknowledged)
+        commit = commit._replace(
+            removes=removes, acknowledged=[*done_with, *commit.acknowledged] if commit.acknowledged else done_with
+        )
+        is_stored = any(commit)
+        try:
             completion = self._host.adapter.commit_together(commit) if is_stored else Completion.resolved(None)
         except JdbcStoreError as error:
             answer(error)
@@ -294,16 +376,12 @@ class Router:
         held = publisher if is_stored and _may_be_overtaken(others, commit) else None
         if held is not None:
             held.hold()
-        written = [
-            (taker, None) if places.pop(id(message), None) is taker else _take_note(taker, message, publisher)
-            for taker, (_, message) in zip(takers, adds, strict=True)
-        ]
+        told = submitted()
 
         def take_effect(error: BaseException | None) -> None:
-            for noted, (_, message) in zip(written, adds, strict=True):
-                _stored(noted, error, message)
+            told(error)
             if error is None:
-                self._scheduler.changed(along.jobs)
+                self._scheduler.changed(commit.jobs)
                 settle(acknowledged)
 
         def finish(error: BaseException | None) -> None:
@@ -352,19 +430,27 @@ class Router:
         found = ((self.store_of(one), one) for route in at_once for one in route.messages())
         return [(store, one) for store, one in found if store is not None]
 
-    def note_unplaced(self, message: Message, publisher: Publisher | None) -> Answer:
-        """Take note of a message that a commit makes visible which is submitted next, at a place that only the
-        store knows. Returns what has to be told when the store has answered."""
+    def note_published(self, message: Message, publisher: Publisher | None) -> Answer:
+        """Take note of a message to a topic that a commit makes visible which is submitted next, at a place that only
+        the store knows. Returns what has to be told when the store has answered."""
         if message.destination is None:
             raise ValueError("a message needs a destination")
-        if not message.destination.is_queue:
-            topic = self._host.topic(message.destination)
-            publication = topic.admit_unplaced(message, publisher)
-            return partial(topic.admitted, publication)
-        lane = self._host.queue(message.destination).contents.persistent_lane(message)
+        topic = self._host.topic(message.destination)
+        return partial(topic.admitted, topic.admit_unplaced(message, publisher))
+
+    def note_queued(self, destination: Destination, priority: int, count: int) -> Answer:
+        """The same of so many messages to a queue."""
+        queue = self._host.queue(destination)
+        lane = queue.contents.persistent_lane(Message(destination=destination, priority=priority, persistent=True))
         lane.store  # noqa: B018  # counted before it is more
-        lane.take_place()
-        return lambda error: _stored((lane, None), error, None)
+        lane.take_place(count)
+
+        def noted(error: BaseException | None) -> None:
+            lane.places_added(count, error)
+            if error is None:
+                queue.enqueued += count
+
+        return noted
 
     def _keeper(self, message: Message) -> Queue | Topic | None:
         """Who has the broker's store keep a message; None if it does not have to be kept."""
@@ -668,7 +754,7 @@ def _take_note(taker: Lane | Topic, message: Message, publisher: Publisher | Non
     return taker, taker.admit(message, visible=False)
 
 
-def _stored(noted: _Noted, error: BaseException | None, message: Message | None) -> None:
+def _stored(noted: _Noted, error: BaseException | None, message: Message) -> None:
     taker, entry = noted
     if isinstance(taker, Topic):
         taker.admitted(entry, error)
@@ -676,10 +762,9 @@ def _stored(noted: _Noted, error: BaseException | None, message: Message | None)
     taker.added(entry, error)
     if error is None:
         taker.queue.enqueued += 1
-        if message is not None:
-            taker.queue.enqueued_bytes += message.size
-            if taker.queue.is_advising:
-                taker.queue.advise(message)
+        taker.queue.enqueued_bytes += message.size
+        if taker.queue.is_advising:
+            taker.queue.advise(message)
 
 
 def _log_dropped(message: Message, source: Destination, why: BaseException) -> None:

@@ -39,7 +39,7 @@ def serve(broker: Broker, told: Callable[[Status], object] = lambda status: None
     # a few ms at a time, at what has survived that in portions of some 10 ms, and at everything as seldom as possible.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 100)
+    gc.set_threshold(10_000, 5, 400)
     use_one_arena()
     broker.lifecycle.listeners.append(told)
     run_in_loop(_serve(broker))

@@ -5,10 +5,11 @@ messages:
 
 * ``ActiveMQ.Statistics.Broker``: one, about all destinations together; with a property
   ``ActiveMQ.Statistics.Broker.Reset``, of any value, what it counts begins anew.
-* ``ActiveMQ.Statistics.Destination.NAME``: one for each destination that NAME means, which may be a wildcard; none if
-  there is none. With ``ActiveMQ.Statistics.Destination.List.End.With.Null`` behind NAME, or a property of that name,
-  an empty one ends the list. With a property ``ActiveMQ.Statistics.Destination.Include.First.Message.Timestamp`` each
-  queue that is not empty has a ``firstMessageTimestamp``, when its first message came, in epoch milliseconds.
+* ``ActiveMQ.Statistics.Destination.NAME``: one for each destination that NAME means, which may be a wildcard, or
+  several with commas between them; none if there is none. With
+  ``ActiveMQ.Statistics.Destination.List.End.With.Null`` behind NAME, or a property of that name, an empty one ends the
+  list. With a property ``ActiveMQ.Statistics.Destination.Include.First.Message.Timestamp`` each queue that is not empty
+  has a ``firstMessageTimestamp``, when its first message came, in epoch milliseconds.
 * ``ActiveMQ.Statistics.Subscription``: one for each consumer.
 
 Counts are since the destination came into use; ``averageMessageSize`` is of the messages that it was sent, in memory.
@@ -151,8 +152,9 @@ class Statistics:
         regions: Iterable[tuple[Destination, Queue | Topic]] = (
             list(self._host.queues.items()) if asked.is_queue else list(self._host.topics.items())
         )
+        elements = asked.elements()
         for name, region in regions:
-            if asked.matches(name):
+            if any(element.matches(name) for element in elements):
                 found.append((name, region))
             yield
 

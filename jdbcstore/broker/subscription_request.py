@@ -48,6 +48,7 @@ class SubscriptionRequest:
             message, too.
         pending_max: how many messages of topics it wants to wait for it at most, where a policy lets it lose some; 0 if
             it has no wish.
+        command: in its client's protocol, for those who listen to advisories (`jdbcstore.advisory`).
     """
 
     key: str
@@ -66,3 +67,4 @@ class SubscriptionRequest:
     no_local: bool = False
     is_retroactive: bool = False
     pending_max: int = 0
+    command: object = None

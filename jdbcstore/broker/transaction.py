@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from jdbcstore.broker.client_account import ClientAccount
-from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.delivery import Consumer, Delivery
 from jdbcstore.broker.memory import DELIVERY_BYTES, TRANSACTION_BYTES
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.prepared import Prepared
@@ -53,6 +53,7 @@ class Transaction:
         "_names",
         "_options",
         "_producers",
+        "_withheld",
         "acknowledged",
         "found",
         "is_incomplete",
@@ -97,6 +98,8 @@ class Transaction:
         #: Those that do not make room for others.
         self._held: list[ProducerId] = []
         self._kept = TRANSACTION_BYTES + len(name)
+        #: How many messages consumers would have got for what is acknowledged in it, but do not get before it ends.
+        self._withheld: dict[Consumer, int] = {}
         #: The names of the first acknowledged ones, and how many those are.
         self._names: set[str] = set()
         self._named = 0
@@ -120,14 +123,18 @@ class Transaction:
         """How many more messages it may hold."""
         return self._options.transaction_messages_max - len(self.sends) - len(self.acknowledged)
 
-    def acknowledge(self, deliveries: list[Delivery]) -> None:
-        """Keep acknowledgements until COMMIT. Raises ProtocolError when there are none because it has no room."""
+    def acknowledge(self, consumer: Consumer, deliveries: list[Delivery]) -> None:
+        """Keep acknowledgements of a consumer until COMMIT. Raises ProtocolError when there are none because it has no
+        room."""
         if not deliveries:
             raise self._full()
         size = len(deliveries) * DELIVERY_BYTES
         self._account.count(size)
         self._kept += size
         self.acknowledged.extend(deliveries)
+        if consumer.prefetch and not consumer.is_extended:
+            self._withheld[consumer] = self._withheld.get(consumer, 0) + len(deliveries)
+            consumer.withhold(len(deliveries))
 
     def has_acknowledged(self, name: str) -> bool:
         """Whether a delivery of this name (`Delivery.key`) is acknowledged in it.
@@ -151,9 +158,11 @@ class Transaction:
             self._held.append(producer_id)
             self._producers.hold(producer_id)
 
-    def refuse(self, lacks: str = "a message in it was refused") -> None:
-        """A message of it was refused, or something else is missing: it cannot be committed."""
-        self.is_incomplete, self.lacks = True, lacks
+    def refuse(self, lacks: str) -> None:
+        """A message of it was refused, or something else is missing: it cannot be committed. The first reason is told,
+        which may be that of all others."""
+        if not self.is_incomplete:
+            self.is_incomplete, self.lacks = True, lacks
         self._release()
 
     def abandon(self) -> None:
@@ -174,11 +183,17 @@ class Transaction:
         self._bytes += other._bytes
         self._account.count(other._kept)
         self._kept += other._kept
+        for consumer, count in other._withheld.items():
+            self._withheld[consumer] = self._withheld.get(consumer, 0) + count
+        other._withheld = {}
 
     def close(self) -> None:
         """It has come to its end: nothing is kept for it."""
         self._account.give_up(self._kept)
         self._kept = 0
+        for consumer, count in self._withheld.items():
+            consumer.grant(count)
+        self._withheld = {}
         self._release()
         self.forget_prepared()
 

@@ -6,6 +6,7 @@ Source: ActiveMQ's AdvisoryBroker.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from jdbcstore.advisory import (
@@ -41,16 +42,27 @@ def _destination(subject: DestinationSubject) -> DestinationInfo:
 
 
 def _connection(subject: ConnectionSubject) -> ConnectionInfo:
-    return ConnectionInfo(
+    said = subject.command if isinstance(subject.command, ConnectionInfo) else ConnectionInfo()
+    return replace(
+        said,
         connection_id=subject.connection_id,
         client_id=subject.client_id,
-        user_name=subject.user,
+        user_name=subject.user or said.user_name,
         password="",
+        failover_reconnect=False,
         client_ip=f"tcp://{subject.peer}",
     )
 
 
 def _consumer(subject: ConsumerSubject) -> ConsumerInfo:
+    said = subject.command
+    if isinstance(said, ConsumerInfo):
+        is_as_asked = max(said.prefetch_size, 0) == subject.prefetch
+        return replace(
+            said,
+            destination=subject.destination,
+            prefetch_size=said.prefetch_size if is_as_asked else subject.prefetch,
+        )
     return ConsumerInfo(
         consumer_id=subject.consumer_id,
         client_id=subject.client_id,
@@ -67,7 +79,8 @@ def _consumer(subject: ConsumerSubject) -> ConsumerInfo:
 
 
 def _producer(subject: ProducerSubject) -> ProducerInfo:
-    return ProducerInfo(producer_id=subject.producer_id, destination=subject.destination)
+    said = subject.command if isinstance(subject.command, ProducerInfo) else ProducerInfo()
+    return replace(said, producer_id=subject.producer_id, destination=subject.destination)
 
 
 def _removal(subject: RemovalSubject) -> RemoveInfo:

@@ -509,7 +509,7 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         self,
         virtual_topic_consumers: Queue = VIRTUAL_TOPIC_CONSUMERS,
         *,
-        transaction_messages_max: int = 10_000,
+        transaction_messages_max: int = 100_000,
         transaction_bytes_max: int = 100 << 20,
     ) -> None:
         self.transaction_messages_max: Final = transaction_messages_max

@@ -221,6 +221,10 @@ class Connection(asyncio.Protocol):
         """Find out whether the client's machine answers."""
         probe(self._broker.loop, self, self._broker.options, told)
 
+    def show_life(self) -> None:
+        """Write something that says nothing to the client, unless it reads nothing."""
+        self._session.beat()
+
     def end(self, reason: str) -> None:
         """Close a connection that is of no use any more."""
         log.info("closing a connection peer=%s reason=%r", self.peer, reason)

@@ -446,6 +446,26 @@ def test_a_branch_without_work_has_no_second_phase(address: Address) -> None:
         assert "XAException" in str(error_of(client.ask(c.TransactionInfo(transaction_id=xid, type=3)))[0])
 
 
+@pytest.mark.parametrize("step", ["prepare", "one phase"])
+def test_a_branch_of_which_a_message_was_refused_is_rolled_back(address: Address, step: str) -> None:
+    """Where its sender does not wait for answers. A Java broker does without the message."""
+    xid = XATransactionId(1, b"refused", step.encode())
+    with OpenWireClient(address) as client:
+        works_in(client, xid, "A")
+        message = client.message(TempQueue("ID:nobody:1"), "nobody gets it")
+        message.transaction_id = xid
+        client.write(message)
+        kind, text = error_of(client.ask(c.TransactionInfo(transaction_id=xid, type=_STEPS[step])))
+        assert (kind, text.endswith("temp-queue://ID:nobody:1 does not exist. xaErrorCode:100")) == (
+            "javax.transaction.xa.XAException",
+            True,
+        )
+        recovered = client.ask(c.TransactionInfo(type=5))
+        assert isinstance(recovered, c.DataArrayResponse)
+        assert not recovered.data
+    assert rest_of(address, "A", "ALL") == ["for A"]
+
+
 def works_in(client: OpenWireClient, xid: XATransactionId, name: str) -> c.MessageDispatch:
     """Acknowledge the one message of a queue in a branch, and send one to the queue of all."""
     client.send(Queue(name), f"for {name}")

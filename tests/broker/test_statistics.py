@@ -90,3 +90,14 @@ def test_a_store_that_cannot_be_read_is_told_and_the_rest_is_answered(
         assert (told["size"], told.get("firstMessageTimestamp")) == (1, None)
         assert answer(client) == {}
     assert "the first message of a queue could not be read queue=queue://A error=" in caplog.text
+
+
+def test_a_question_about_too_many_destinations_at_once_is_refused(tmp_path: Path) -> None:
+    with running(start(tmp_path)) as address, OpenWireClient(address) as client:
+        parts = BrokerOptions().composite_parts_max + 1
+        question = client.message(Queue("ActiveMQ.Statistics.Destination." + ",".join(map(str, range(parts)))), "?")
+        question.reply_to = ANSWERS
+        answer = client.ask(question)
+        assert isinstance(answer, c.ExceptionResponse)
+        assert answer.exception is not None
+        assert "composite_parts_max" in str(answer.exception.message)

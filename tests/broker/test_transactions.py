@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
 import pytest
 
-from jdbcstore import Broker, PersistenceAdapter, Queue
-from jdbcstore.broker import router, slices
+from jdbcstore import Broker, Destination, PersistenceAdapter, Queue, Topic
+from jdbcstore.broker import prepared, slices
 from jdbcstore.broker.client import Client as BrokerClient
+from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.prepared import PREPARED_LEAST
+from jdbcstore.broker.queue_contents import QueueContents
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.journal.amq.options import AMQOptions
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
+from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
+from jdbcstore.store.transactions import TransactionLimits
 from tests.broker.client import Address, Client
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
 from tests.broker.test_receipts import commits_fail, commits_held
@@ -179,6 +189,28 @@ def test_a_transaction_is_bounded(start_broker: StartBroker, open_client: OpenCl
     )
 
 
+def test_as_much_as_batch_programs_do_at_once_is_one_transaction(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
+) -> None:
+    count, client = 50_000, open_client(start_broker(sqlite_store))
+    send = b"SEND\ndestination:/queue/A\npersistent:true\ntransaction:t\n\nx\0"
+    client.write(b"BEGIN\ntransaction:t\n\n\0" + send * count)
+    client.done("COMMIT", {"transaction": "t"})
+    client.subscribe("/queue/A", "client", activemq_prefetchSize=str(count))
+    *_, last = (client.message() for _ in range(count))
+    client.done("BEGIN", {"transaction": "t"})
+    client.send("ACK", {**client.named(last), "transaction": "t"})
+    client.done("COMMIT", {"transaction": "t"})
+    assert sqlite_store.queue_message_store(Queue("A")).message_count == 0
+
+
+@pytest.mark.parametrize("options", [JdbcOptions(), KahaDBOptions(), MKahaDBOptions(), LevelDBOptions(), AMQOptions()])
+def test_what_a_client_may_do_in_a_transaction_each_store_prepares(options: TransactionLimits) -> None:
+    clients = BrokerOptions()
+    assert options.transaction_messages_max >= clients.transaction_messages_max
+    assert options.transaction_bytes_max >= clients.transaction_bytes_max
+
+
 def test_of_a_send_that_is_refused_no_part_stays(start_broker: StartBroker, open_client: OpenClient) -> None:
     client = open_client(start_broker(transaction_messages_max=2))
     client.subscribe("/queue/>")
@@ -209,11 +241,12 @@ def test_a_send_that_is_refused_and_asks_for_no_receipt_fails_its_transaction(
     client.send("ACK", {**client.named(order), "transaction": "t"})
     client.send("SEND", {**refused, "transaction": "t"}, "what it comes to")
     client.send("COMMIT", {"transaction": "t", "receipt": "asked"})
-    assert "receipt-id" not in client.error().headers
+    error = client.error().headers
+    assert "receipt-id" not in error
     answer = client.error().headers
-    assert (answer["receipt-id"], "t is rolled back: a message in it was refused" in answer["message"]) == (
+    assert (answer["receipt-id"], answer["message"]) == (
         "asked",
-        True,
+        f"Transaction t is rolled back: a message in it was refused: {error['message']}",
     )
     client.done("ACK", client.named(order))
 
@@ -256,7 +289,7 @@ def texts(client: Client, count: int) -> list[str]:
 @pytest.fixture
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_S", 0.0)
-    monkeypatch.setattr(router, "PLACED_LEAST", PREPARED_LEAST)
+    monkeypatch.setattr(prepared, "_PLACED_LEAST", PREPARED_LEAST)
 
 
 @pytest.mark.usefixtures("short_slices")
@@ -372,6 +405,72 @@ def test_a_long_commit_leaves_the_order_to_the_store(
     is_ready[0] = True
     assert texts(consumer, MANY) == [f"t {number}" for number in range(MANY)]
     assert durable.frame().headers["receipt-id"] == "committed"
+
+
+@pytest.mark.usefixtures("short_slices")
+@pytest.mark.parametrize("change", ["nothing", "a subscription", "the store is another", "expired"])
+def test_a_long_commit_reaches_who_is_there_when_it_is_made(
+    durable: Client,
+    sqlite_store: PersistenceAdapter,
+    open_client: OpenClient,
+    brokers: list[Broker],
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+) -> None:
+    """Queues and a topic, whatever happens between what was prepared for it and the commit."""
+    broker, commit_together, stored = brokers[0], sqlite_store.commit_together, dict[Destination, int]()
+
+    def watched(commit: Commit) -> Completion[None]:
+        if len(commit.adds) > 1:
+            stored.update(Counter(store.destination for store, _ in commit.adds))
+        return commit_together(commit)
+
+    def reopened(contents: QueueContents) -> None:
+        contents.reopen()
+        contents.load()
+
+    monkeypatch.setattr(sqlite_store, "commit_together", watched)
+    preparing, is_ready = broker.preparing, [False]
+
+    def waits(*arguments: object) -> Iterator[None]:
+        yield from preparing(*arguments)  # type: ignore[arg-type]
+        while not is_ready[0]:
+            yield
+
+    monkeypatch.setattr(broker, "preparing", waits)
+    late = open_client(broker.address, client_id="late")
+    listener = open_client(broker.address)
+    listener.subscribe("/topic/T")
+    durable.done("BEGIN", {"transaction": "t"})
+    expires = str(int(time.time() * 1000) + 300)
+    durable.send(
+        "SEND",
+        {"destination": "/queue/B", "transaction": "t", "persistent": "true"}
+        | ({"expires": expires} if change == "expired" else {}),
+        "b",
+    )
+    many(durable, "t")
+    durable.send("SEND", {"destination": "/topic/T", "transaction": "t", "persistent": "true"}, "published")
+    durable.send("COMMIT", {"transaction": "t", "receipt": "committed"})
+    wait_until(lambda: broker.queue(Queue("A")).depth == MANY)
+    if change == "a subscription":
+        late.subscribe("/topic/T", activemq_subscriptionName="late")
+    elif change == "the store is another":
+        broker.loop.call_soon_threadsafe(reopened, broker.queue(Queue("B")).contents)
+    elif change == "expired":
+        wait_until(lambda: time.time() * 1000 > int(expires) + 10)
+    is_ready[0] = True
+    assert durable.frame().headers["receipt-id"] == "committed"
+    durable.subscribe("/queue/A")
+    assert texts(durable, MANY) == [f"t {number}" for number in range(MANY)]
+    assert listener.message().text == "published"
+    if change == "a subscription":
+        assert late.message().text == "published"
+    late.subscribe("/queue/ActiveMQ.DLQ" if change == "expired" else "/queue/B", id="2")
+    assert late.message().text == "b"
+    wait_until(lambda: broker.memory.uncommitted == 0)
+    single = {Queue("ActiveMQ.DLQ" if change == "expired" else "B"): 1}
+    assert stored == {Queue("A"): MANY} | single | ({Topic("T"): 1} if change == "a subscription" else {})
 
 
 def test_what_was_prepared_for_a_long_commit_is_used(

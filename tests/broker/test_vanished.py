@@ -193,8 +193,10 @@ def test_a_durable_subscriber_comes_back_although_its_old_connection_is_still_th
 
 
 def test_who_answers_keeps_its_client_id(start_broker: StartBroker, open_client: OpenClient) -> None:
+    """TCP would ask it after a second."""
     address = start_broker(probe_timeout_s=600.0)
     first = open_client(address, client_id="till")
+    began_s = time.monotonic()
     for _ in range(2):
         with Client(address) as second:
             second.version = "1.2"
@@ -203,6 +205,7 @@ def test_who_answers_keeps_its_client_id(start_broker: StartBroker, open_client:
             error = second.error()
             assert "Client: till already connected from" in error.headers["message"]
             assert second.is_closed()
+    assert time.monotonic() - began_s < 1.0
     first.subscribe("/queue/A")
     assert first.is_silent()
 
@@ -226,7 +229,7 @@ def test_of_two_who_want_a_client_id_one_gets_it(
 def test_while_a_broker_stands_still_nobody_can_answer(
     network: Network, start_over_there: Callable[..., Address], far: OpenClient, near: OpenClient, brokers: list[Broker]
 ) -> None:
-    address = start_over_there(probe_timeout_s=6.0)
+    address = start_over_there(probe_timeout_s=4.0)
     holder = far(address, client_id="till")
     network.cut()
     with network.on_broker():
@@ -234,7 +237,7 @@ def test_while_a_broker_stands_still_nobody_can_answer(
     newcomer.send("CONNECT", {"accept-version": "1.2", "host": "x", "client-id": "till"})
     time.sleep(0.3)  # it is being asked
     stood_still = threading.Event()
-    brokers[0].loop.call_soon_threadsafe(time.sleep, 7.0)
+    brokers[0].loop.call_soon_threadsafe(time.sleep, 4.0)
     brokers[0].loop.call_soon_threadsafe(stood_still.set)
     assert stood_still.wait(60)
     network.mend()
@@ -266,6 +269,9 @@ class Asked(asyncio.Protocol):
     @property
     def is_closing(self) -> bool:
         return self.transport.is_closing()
+
+    def show_life(self) -> None:
+        self.transport.write(b"x")
 
     def end(self, reason: str) -> None:
         raise AssertionError(reason)

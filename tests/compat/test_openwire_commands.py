@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,7 @@ from jdbcstore.identifiers import (
     TransactionId,
     XATransactionId,
 )
-from jdbcstore.message import TextMessage
+from jdbcstore.message import MapMessage, TextMessage
 from jdbcstore.openwire import commands as c
 from tests.broker.client import Address
 from tests.broker.openwire_client import OpenWireClient
@@ -32,10 +33,11 @@ from tests.compat.activemq import ActiveMQ
 pytestmark = pytest.mark.timeout(300)
 
 _STEPS: Final = {"b": 0, "p": 1, "o": 2, "c": 3, "r": 4, "v": 5, "f": 6, "e": 7}
-_LOCAL: Final = "p o c r f e bb bsp bsc bsoo bsrr bsf bse bsro bsor s x"
+_LOCAL: Final = "p o c r f e bb bsp bsc bsoo bsrr bsf bse bsro bsor s x bwr bswr bWo bWso"
 _BRANCHES: Final = (
     "p o c r f e bb bsep bsepp bsepo bsepcc bsepcr bseprr bseprc bsec bseoo bseor bserr bsp bspc bso bsef bep bepp bepc"
     " bepo bepr bepf bec bef bp bee bsepe bsepbc s bsees x"
+    " bwc bwr bswc bswr bswf bWp bWo bWsp bWso"
 )
 _NOBODY: Final = MessageId(ProducerId("ID:nobody", 1, 1), 99)
 _numbers = count(1)
@@ -79,7 +81,7 @@ class Scene:
         """Say something, and note what is answered."""
         self.told += [told(client.ask(command)) for command in commands]
 
-    def say(self, client: OpenWireClient, *commands: c.BaseCommand) -> None:
+    def say(self, client: OpenWireClient, *commands: c.BaseCommand | TextMessage) -> None:
         """Say something without waiting for an answer, and note what is told all the same."""
         for command in commands:
             client.write(command)
@@ -362,6 +364,115 @@ def given_up(scene: Scene) -> None:
     )
 
 
+def _covering(pattern: str, count: int) -> Scenario:
+    """A pattern with a ``>`` that is not its end covers so many of the queues below, whatever stands behind it."""
+
+    def scenario(scene: Scene) -> None:
+        client, name = scene.client(), scene.queue.physical_name
+        for below in ("", ".B", ".X", ".X.B", ".X.Y", ".X.Y.B"):
+            client.send(Queue(name + below), below)
+        client.subscribe(Queue(f"{name}{pattern}"), 100)
+        scene.told += sorted(str(client.text()) for _ in range(count))
+
+    return scenario
+
+
+def _statistics(*parts: str) -> Scenario:
+    """What is asked for with several parts, the first of them behind the name for that."""
+
+    def scenario(scene: Scene) -> None:
+        client, name = scene.client(), scene.queue.physical_name
+        for below in ("A", "B", "W", "W.X", "W.Y.Z"):
+            client.send(Queue(f"{name}.{below}"), below)
+        replies = Queue(f"REPLIES.{name}")
+        client.subscribe(replies, 100)
+        asked = ",".join(part.replace("~", name) for part in parts)
+        for text in (f"ActiveMQ.Statistics.Destination.{asked}", f"ActiveMQ.Statistics.Destination.{name}.A"):
+            question = client.message(Queue(text), "")
+            question.reply_to = replies
+            scene.ask(client, question)
+        client.send(replies, "last")
+        told: list[str] = []
+        while not isinstance(answer := client.dispatch().message, TextMessage):
+            assert isinstance(answer, MapMessage)
+            told.append(str(answer.body.get("destinationName")))
+        scene.told += sorted(told)
+
+    return scenario
+
+
+def advised(scene: Scene) -> None:
+    """Who listens to advisories sees each command as it was said."""
+    listener = scene.client()
+    places = [f"{kind}.{scene.queue.physical_name}" for kind in ("Consumer.Queue", "Producer.Queue", "Consumer.Topic")]
+    for number, place in enumerate([*places, "Connection"]):
+        listener.subscribe(Topic(f"ActiveMQ.Advisory.{place}"), 100, number)
+    client = scene.client(is_open=False)
+    own = ConnectionId(client.name)
+    info = c.ConnectionInfo(
+        connection_id=own,
+        client_id=f"{client.name}-itself",
+        user_name="somebody",
+        password="secret",
+        manageable=True,
+        client_master=False,
+        fault_tolerant=True,
+        failover_reconnect=True,
+    )
+    client.ask(info)
+    client.begin()
+    everything = c.ConsumerInfo(
+        prefetch_size=17,
+        maximum_pending_message_limit=7,
+        dispatch_async=True,
+        optimized_acknowledge=True,
+        no_range_acks=True,
+        priority=3,
+        selector="a = 1",
+        client_id="another",
+        exclusive=True,
+        retroactive=True,
+        no_local=True,
+        network_subscription=True,
+    )
+    subscribed = [
+        replace(everything, destination=scene.queue),
+        c.ConsumerInfo(destination=scene.queue),
+        c.ConsumerInfo(destination=scene.queue, prefetch_size=-1),
+        c.ConsumerInfo(destination=scene.queue, prefetch_size=1000),
+        c.ConsumerInfo(destination=scene.queue, prefetch_size=500, browser=True),
+        replace(everything, destination=scene.topic),
+        c.ConsumerInfo(destination=scene.topic, prefetch_size=32_767),
+        c.ConsumerInfo(destination=scene.topic, prefetch_size=100, subscription_name="name"),
+    ]
+    for number, subscription in enumerate(subscribed):
+        client.ask(replace(subscription, consumer_id=client.consumer_id(number)))
+    for number, size in enumerate((0, 77)):
+        producer = ProducerId(client.name, 10 + number, 1)
+        client.ask(
+            c.ProducerInfo(producer_id=producer, destination=scene.queue, dispatch_async=size > 0, window_size=size)
+        )
+        client.ask(c.RemoveInfo(object_id=producer))
+    for number in range(len(subscribed)):
+        client.ask(c.RemoveInfo(object_id=client.consumer_id(number)))
+    client.ask(c.RemoveSubscriptionInfo(connection_id=own, client_id=info.client_id, subscription_name="name"))
+    client.ask(c.RemoveInfo(object_id=own))
+    told: dict[object, list[str]] = {}
+    while not told.get("RemoveInfo"):
+        message = listener.dispatch().message
+        assert message is not None
+        subject = message.data_structure
+        assert isinstance(subject, c.BaseCommand)
+        if isinstance(subject, c.ConnectionInfo):
+            subject.client_ip = subject.client_ip and "somewhere"
+        said = replace(subject, command_id=0, response_required=False)
+        if client.name in repr(said):
+            is_end = isinstance(subject, c.RemoveInfo) and subject.object_id == own
+            about = told.setdefault("RemoveInfo" if is_end else message.destination, [])
+            about.append(repr(said).replace(client.name, "ID"))
+    scene.told += sorted(told.items(), key=str)
+
+
 def _subscriber(kind: int, name: str | None) -> Scenario:
     """A subscriber to a topic acknowledges twice."""
 
@@ -395,7 +506,8 @@ def _step(client: OpenWireClient, transaction: TransactionId | None, step: str) 
 
 
 def _transaction(steps: str, *, is_distributed: bool) -> Scenario:
-    """Steps of a transaction, ``s`` for a message that is sent in it."""
+    """Steps of a transaction: ``s`` for a message that is sent in it, ``w`` for one that is refused and whose sender
+    waits for no answer, ``W`` for one whose sender does."""
 
     def scenario(scene: Scene) -> None:
         client = scene.client()
@@ -403,13 +515,14 @@ def _transaction(steps: str, *, is_distributed: bool) -> Scenario:
         if is_distributed:
             transaction = XATransactionId(100, client.name.encode(), b"b")
         for step in steps:
-            if step == "s":
-                message = client.message(scene.queue, "x")
+            if step in "sWw":
+                message = client.message(scene.queue if step == "s" else TempQueue("ID:nobody:1"), "x")
                 message.persistent, message.transaction_id = True, transaction
-                scene.ask(client, message)
+                (scene.say if step == "w" else scene.ask)(client, message)
             else:
                 scene.ask(client, _step(client, transaction, step))
         client.ask(_step(client, transaction, "r"))
+        scene.left(client)
 
     return scenario
 
@@ -464,11 +577,26 @@ def _in_doubt(*elements: str, prefetch: int, outcome: str) -> Scenario:
 
 
 def _scenarios() -> Iterator[tuple[str, Scenario]]:
-    for scenario in (unregistered, twice, sends, pulls, delivered, expired, left_by_a_durable_subscriber, given_up):
+    for scenario in (
+        unregistered,
+        twice,
+        sends,
+        pulls,
+        delivered,
+        expired,
+        left_by_a_durable_subscriber,
+        given_up,
+        advised,
+    ):
         yield scenario.__name__, scenario
     for persistent in ((True,) * 4, (False,) * 4, (True, False) * 3):
         modes = "".join("P" if one else "N" for one in persistent)
         yield f"browsing-{modes}", _browsing(*persistent)
+    for number, pattern in enumerate((".>.B", ".>.*", ".>.B.>", ".*.>.B")):
+        yield f"covering-{number}", _covering(pattern, 5 if "*.>" in pattern else 6)
+    composites = ["~.A ~.W.>", "~.W.* ~.B ~.A", "~.A ActiveMQ.Statistics.Destination.~.W.>", "~.A ~.A"]
+    for number, parts in enumerate(composites):
+        yield f"statistics-{number}", _statistics(*parts.split())
     kinds = (*range(7), 7, -1)
     for kind in kinds:
         for first, last, number in ((None, 2, 1), (None, 2, 3), (1, 2, 2), (1, 1, 1), (1, 1, 3), (0, 2, 2), (5, 2, 3)):
@@ -493,7 +621,8 @@ def _scenarios() -> Iterator[tuple[str, Scenario]]:
 
 def test_whatever_is_said_is_answered_as_by_a_real_one(class_path: str, tmp_path: Path) -> None:
     broker = Broker(
-        open_store(f"sqlite:///{tmp_path}/a.db"), BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq")
+        open_store(f"sqlite:///{tmp_path}/a.db"),
+        BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq", statistics_support=True),
     )
 
     def answers(address: Address) -> dict[str, list[object]]:

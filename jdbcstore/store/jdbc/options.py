@@ -72,7 +72,7 @@ class JdbcOptions:
     batch_rows_max: int = 1000
     batch_bytes_max: int = 8 << 20
     message_bytes_max: int = 100 << 20
-    transaction_messages_max: int = 10_000
+    transaction_messages_max: int = 100_000
     transaction_bytes_max: int = 100 << 20
     pool_size: int = 5
     query_timeout_s: float = 30.0

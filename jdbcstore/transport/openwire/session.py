@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -176,7 +177,7 @@ class OpenWireSession(Conversation[Event]):
             if event.response_required:
                 request = event.command_id
             elif isinstance(event, c.MessageAck | Message) and event.transaction_id is not None:
-                self.client.producer.spoil(event.transaction_id.name)
+                self.client.producer.spoil(event.transaction_id.name, told, is_send=isinstance(event, Message))
         self._refuse(request, told, is_fatal=is_fatal)
 
     def _say(self, command: Command) -> None:
@@ -355,7 +356,8 @@ class OpenWireSession(Conversation[Event]):
         subject_name = None if certificate is None else certificate.subject
         credentials = Credentials(info.user_name, info.password, subject_name, self._wire.is_encrypted)
         decided = partial(self._decided, info)
-        self.client.open(info.client_id or None, credentials, decided, info.connection_id.value)
+        told = replace(info, password=None, broker_path=None)
+        self.client.open(info.client_id or None, credentials, decided, info.connection_id.value, told)
 
     def _connected_again(self, info: c.ConnectionInfo) -> None:
         """A connection that is open says who it is for the second time: its client id is taken, by itself."""
@@ -501,7 +503,7 @@ class OpenWireSession(Conversation[Event]):
                 raise ProtocolError(f"a connection has at most {_WINDOWS_MAX} producers with a window: close one first")
             self._windows[producer_id] = info.window_size
         if info.destination is not None:
-            self.client.add_producer(producer_id, info.destination)
+            self.client.add_producer(producer_id, info.destination, replace(info, broker_path=None))
         if self._is_numbered and not self._is_reconnected:
             self.client.introduce(producer_id)
 
@@ -570,6 +572,8 @@ class OpenWireSession(Conversation[Event]):
         if not self._registry.add_consumer(info.consumer_id) and str(info.consumer_id) in self.client.consumers.by_key:
             self._respond(info)
             return
+        # Of what is kept as long as the consumer this is the part that has no limit, and is for networks of brokers.
+        info.broker_path = info.network_consumer_path = info.additional_predicate = None
         subscription = Subscription(info.consumer_id, info.destination, info)
         wanted = subscription_request(subscription, info.prefetch_size)
         self._tell_prefetch(subscription, info.prefetch_size, self.client.consumers.prefetch_for(wanted))

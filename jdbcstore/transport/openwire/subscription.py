@@ -54,6 +54,7 @@ def subscription_request(subscription: Subscription, prefetch: int) -> Subscript
         no_local=info.no_local,
         is_retroactive=info.retroactive,
         pending_max=info.maximum_pending_message_limit,
+        command=info,
     )
 
 

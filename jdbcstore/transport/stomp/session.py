@@ -116,7 +116,7 @@ class StompSession(Conversation[Event]):
     def _failed(self, error: Exception, event: Event | None) -> None:
         told, is_fatal = self.client.error_of(error, type(event).__name__)
         if isinstance(event, Send) and event.receipt is None:  # who asks for a receipt may go on without this one
-            self.client.producer.spoil(event.transaction)
+            self.client.producer.spoil(event.transaction, told)
         self._error(told, None if event is None else event.receipt, fatal=is_fatal)
 
     def beat(self) -> None:
@@ -261,8 +261,8 @@ class StompSession(Conversation[Event]):
         client = self.client
         try:
             number = number_of(event.headers)
-        except ProtocolError:
-            client.producer.spoil(event.transaction)
+        except ProtocolError as error:
+            client.producer.spoil(event.transaction, error)
             raise
         make = partial(self._numbered_message, event, number)
         if not client.producer.send_numbered(number, make, event.receipt, event.transaction):

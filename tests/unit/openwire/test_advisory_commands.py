@@ -69,6 +69,10 @@ SUBJECTS: list[tuple[Subject, BaseCommand]] = [
         ),
     ),
     (ProducerSubject(PRODUCER, Queue("A")), ProducerInfo(producer_id=PRODUCER, destination=Queue("A"))),
+    (
+        ProducerSubject(PRODUCER, Queue("A"), ProducerInfo(window_size=7)),
+        ProducerInfo(producer_id=PRODUCER, destination=Queue("A"), window_size=7),
+    ),
     *((RemovalSubject(id), RemoveInfo(object_id=id)) for id in (CONNECTION, CONSUMER, PRODUCER)),
     *(
         (

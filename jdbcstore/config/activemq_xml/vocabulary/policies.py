@@ -99,9 +99,7 @@ _POLICY: Final = {
     "sendDuplicateFromStoreToDLQ": _without(
         "send_duplicate_from_store_to_dlq", "false", boolean, "a page never has a message twice", "false"
     ),
-    "usePrefetchExtension": _without(
-        "use_prefetch_extension", "true", boolean, "what is acknowledged in a transaction makes room for more"
-    ),
+    "usePrefetchExtension": _policy("use_prefetch_extension", "true", boolean),
     "sendFailIfNoSpace": ignored("senders are held back, by not reading from them", "false", "false"),
     "sendFailIfNoSpaceAfterTimeout": ignored("senders are held back, by not reading from them", "-1", "-1"),
     "advisoryForConsumed": _policy("advisory_for_consumed", "false", boolean),

@@ -121,7 +121,7 @@ class KahaDBOptions:
     store_open_wire_version: int = 11
     virtual_topic_consumers: str = VIRTUAL_TOPIC_CONSUMERS.physical_name
     message_bytes_max: int = 100 << 20
-    transaction_messages_max: int = 10_000
+    transaction_messages_max: int = 100_000
     transaction_bytes_max: int = 100 << 20
     producer_memory_s: float = 24 * 3600.0
 

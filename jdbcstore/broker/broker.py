@@ -221,7 +221,7 @@ class Broker:
         self.expire_unused = router.expire_unused
         self.transfer, self.dead_lettered = router.transfer, router.dead_lettered
         self.dead_letter, self.is_for_dead_letters = router.dead_letter, router.is_for_dead_letters
-        self.refused, self.discarded = router.refused, router.discarded
+        self.refused, self.send_again, self.discarded = router.refused, router.send_again, router.discarded
         turns = Turns(self)
         self.awake, self.talking = turns.awake, turns.talking
         self._promise_turn, self.turn, self.say_everything = turns.promise, turns.turn, turns.say_everything

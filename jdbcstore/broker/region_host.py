@@ -98,6 +98,9 @@ class RegionHost(DestinationHost, Protocol):
     ) -> Completion[None] | None:
         """Publish and settle several messages: all or nothing, as far as they are in the store."""
 
+    def send_again(self, message: Message, fired: Commit, answer: Answer) -> None:
+        """Give a refused message to its queue again, in the commit of its job, and nothing to others."""
+
     def expire_unused(
         self, message: Message, store: TopicMessageStore, subscription: SubscriptionKey, *, is_buried: bool
     ) -> None:

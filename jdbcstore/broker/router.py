@@ -510,14 +510,14 @@ class Router:
         if not source.is_queue or message.expired(self._host.now_ms()):
             self.dead_letter(delivery, answer)
         elif policy.schedule_refused and self._scheduler.is_serving and (most < 0 or delivery.redeliveries < most):
-            self._send_again(message, delivery, policy, answer)
+            self._keep_for_later(message, delivery, policy, answer)
         elif policy.send_to_dlq_if_max_retries_exceeded:
             self.dead_letter(delivery, answer)
         else:
             log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
             lane.queue.removal.acknowledge([delivery], answer)
 
-    def _send_again(
+    def _keep_for_later(
         self, message: Message, delivery: Delivery, policy: RedeliveryPolicy, answer: DeliveryAnswer
     ) -> None:
         again = message.copy()
@@ -534,6 +534,26 @@ class Router:
             answer([delivery], error)
             return
         self._commit([], [delivery], None, lambda error: answer([delivery], error), Commit(jobs=[job]))
+
+    def send_again(self, message: Message, fired: Commit, answer: Answer) -> None:
+        """Give a refused message to its queue again. Its copies went where they should when it was sent.
+
+        Args:
+            message: due.
+            fired: what becomes of its job; one commit with the message, if that is persistent.
+            answer: called with the outcome.
+        """
+        if message.persistent:
+            self._commit([message], [], None, answer, fired)
+            return
+
+        def is_fired(error: BaseException | None) -> None:
+            if error is None:
+                self._publish(message, None, answer)
+            else:
+                answer(error)
+
+        self._commit([], [], None, is_fired, fired)
 
     def dead_letter(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """Move a delivered message to the dead letters, in one commit, or drop it if its policy says so.

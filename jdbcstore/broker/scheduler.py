@@ -24,19 +24,18 @@ from typing import Any, Final
 from jdbcstore.broker.delivery import Answer
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.schedule import (
-    DELAY,
     JOB_ID,
-    REDELIVERY_DELAY,
+    asks_for_redelivery,
     asks_for_schedule,
     due_message,
     firing_of,
+    is_redelivery,
     job_of,
 )
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, ProtocolError, SchemaMismatch, StoreClosed, may_pass
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
-from jdbcstore.primitives import Long
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
 from jdbcstore.store.jobs import HELD_MS, JobPlace
@@ -152,8 +151,7 @@ class Scheduler:
         Raises:
             ProtocolError: it cannot be kept.
         """
-        asked = {name: value for name, value in message.properties.items() if name != JOB_ID}
-        message.properties = asked | {REDELIVERY_DELAY: Long(delay_ms), DELAY: Long(delay_ms)}
+        asks_for_redelivery(message, delay_ms)
         return replace(self.job_of(message), job_id=str(self._next_message_id()))
 
     def timed(self, message: Message) -> ScheduledJob:
@@ -249,7 +247,11 @@ class Scheduler:
             self._hold(job.place, job.repeat, error)
             return
         answer = partial(self._answered, self._mastership, job, len(sends))
-        self._broker.commit(sends, [], None, answer, Commit(jobs=firing.changes))
+        fired = Commit(jobs=firing.changes)
+        if sends and is_redelivery(job):
+            self._broker.send_again(sends[0], fired, answer)
+        else:
+            self._broker.commit(sends, [], None, answer, fired)
 
     def _next_message_id(self) -> MessageId:
         self._sent += 1

@@ -175,7 +175,7 @@ class ClientProducer:
             return
         if message.reply_to is not None and self._statistics is not None and self._statistics.answers(message):
             self._check_reply(message.reply_to)
-            self._statistics.answer(message)
+            self._statistics.answer(message, self._client)
             self._client.complete(request)
             return
         if transaction is not None:

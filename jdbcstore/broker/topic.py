@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import Final
 
@@ -141,22 +141,39 @@ class TopicConsumer(Consumer):
         return len(self._pending)
 
     def publish(self, message: Message, publisher: Publisher | None) -> None:
-        """Send a message now, or keep it until the client can take it; hold the publisher back if that is too much."""
-        if not self.interest.wants(message):
+        """Send a message now, or keep it until the client can take it; hold the publisher back if that is too much.
+
+        Args:
+            message: for its topic.
+            publisher: who waits then; None for nobody, what is more than twice as much ends the connection.
+        """
+        if not self._take(message, publisher):
             return
+        if self._is_over(1):
+            self._hold_back(publisher)
+
+    def recover(self, messages: Iterable[Message]) -> None:
+        """Take what a topic has kept, however much that is: its memory is the topic's."""
+        for message in messages:
+            self._take(message, None)
+
+    def _take(self, message: Message, publisher: Publisher | None) -> bool:
+        """Send a message, keep it, or lose it. Returns whether more is kept now."""
+        if not self.interest.wants(message):
+            return False
         delivery = Delivery(message)
         if not self._pending and self.can_take:
             self.is_slow = False
             self._give(delivery)
-            return
+            return False
         if self._has_ended or self._is_discarding:  # what is told of what it loses would make it lose more
-            return
+            return False
         if not self.is_slow and len(self._pending) > self.prefetch > 1:
             self.is_slow = True
             self._tell_slow()
         if not self._pending_max and len(self._pending) >= self.credit:
             self.discarded += 1
-            return
+            return False
         self._pending.append(delivery)
         self._pending_bytes += delivery.size
         self._broker.memory.used += delivery.size
@@ -165,12 +182,19 @@ class TopicConsumer(Consumer):
                 self._expires_ms = min(self._expires_ms or message.expiration, message.expiration)
             if self._excess > 0:
                 self._evict(publisher)
-        if self._is_over(1) and publisher is not None and publisher not in self._held:
+        return True
+
+    def _hold_back(self, publisher: Publisher | None) -> None:
+        """More waits for the client than may, for a while."""
+        if publisher is not None and publisher not in self._held:
             self._held.add(publisher)
             publisher.hold()
-            if self._timer is None:
-                self._timer = self._broker.loop.call_later(self._slow_s, self._too_slow)
-                self._tell_slow()
+        if self._timer is None:
+            self._timer = self._broker.loop.call_later(self._slow_s, self._too_slow)
+            self._tell_slow()
+        elif publisher is None and self._is_over(2):
+            self._broker.loop.call_soon(self._disconnect, len(self._pending))
+            self.end()
 
     @property
     def _excess(self) -> int:
@@ -234,7 +258,7 @@ class TopicConsumer(Consumer):
         """Send what is pending as far as the client takes it, and let publishers go on when half of it is gone."""
         if self._pending:
             self._send_pending()
-        if self._held and not self._is_over(2):
+        if self._timer is not None and not self._is_over(0.5):
             self._let_go()
 
     def _send_pending(self) -> None:
@@ -281,13 +305,14 @@ class TopicConsumer(Consumer):
         self._pending_bytes -= delivery.size
         self._broker.memory.used -= delivery.size
 
-    def _is_over(self, part: int) -> bool:
+    def _is_over(self, times: float) -> bool:
+        """Whether so many times as much waits for the client as may."""
         options = self._broker.options
-        if self._broker.memory.is_short and self._pending_bytes > _PENDING_BYTES_SHORT // part:
+        if self._broker.memory.is_short and self._pending_bytes > times * _PENDING_BYTES_SHORT:
             return True
         return (
-            len(self._pending) > options.topic_pending_max // part
-            or self._pending_bytes > self._pending_bytes_max // part
+            len(self._pending) > times * options.topic_pending_max
+            or self._pending_bytes > times * self._pending_bytes_max
         )
 
     def _let_go(self) -> None:
@@ -300,7 +325,9 @@ class TopicConsumer(Consumer):
 
     def _too_slow(self) -> None:
         self._timer = None
-        pending = len(self._pending)
+        self._disconnect(len(self._pending))
+
+    def _disconnect(self, pending: int) -> None:
         self.client.disconnect(
             f"Subscription to {self.destination} is too slow: {pending} messages are waiting for it",
             reason="slow consumer",
@@ -411,8 +438,7 @@ class Topic:
         """A consumer takes part from now on, and gets what was kept if it wants that."""
         self.consumers[consumer] = None
         if self._history is not None and (consumer.is_retroactive or self._is_retroactive):
-            for message in self._history.messages():
-                consumer.publish(message, None)
+            consumer.recover(self._history.messages())
 
     def kept_unstored(self) -> Sequence[Message]:
         """What was kept for subscribers that come later, and is in no store."""

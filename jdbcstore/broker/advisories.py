@@ -56,6 +56,7 @@ from jdbcstore.advisory import (
 )
 from jdbcstore.broker.delivery import Answer, Consumer
 from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.broker.feed import Feed
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.interceptors import Interceptors
 from jdbcstore.broker.route import Route
@@ -318,14 +319,15 @@ class Advisories:
             consumer.publish(self._master, None)
         wanted = [element for element in elements if _is_of_one_kind(element)]
         if wanted:
-            self._host.slices.run(self._telling(consumer, wanted))
+            feed = Feed(self._host.slices)
+            feed.run(self._telling(consumer, wanted, feed))
 
-    def _telling(self, consumer: TopicConsumer, wanted: list[Destination]) -> Iterator[None]:
+    def _telling(self, consumer: TopicConsumer, wanted: list[Destination], feed: Feed) -> Iterator[None]:
         for topic, subject, properties in self._state():
             if consumer.is_closed:
                 return
             if any(element.matches(topic) for element in wanted):
-                consumer.publish(self._advisory(topic, subject, properties()), None)
+                consumer.publish(self._advisory(topic, subject, properties()), feed)
             yield
 
     def _state(self) -> Iterator[tuple[Topic, _Subject, Callable[[], _Properties]]]:

@@ -178,7 +178,7 @@ class ClientProducer:
             self._check_reply(message.reply_to)
             if destination.is_composite:
                 self._broker.check_parts(destination)
-            self._statistics.answer(message)
+            self._statistics.answer(message, self._client)
             self._client.complete(request)
             return
         if transaction is not None:

@@ -12,12 +12,12 @@ from math import inf
 from random import uniform
 from typing import Final, Generic, TypeVar
 
-from jdbcstore.broker.eviction import EVICTIONS
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
 
 __all__ = [
+    "EVICTIONS",
     "GROUP_MAPS",
     "PENDING_LIMITS",
     "RECOVERIES",
@@ -36,6 +36,9 @@ RECOVERIES: Final = ("none", "last_image", "fixed_count", "fixed_size", "timed")
 
 #: Whether a subscriber of a topic may lose messages.
 PENDING_LIMITS: Final = ("none", "constant", "prefetch_rate")
+
+#: Which ones: the oldest; the oldest of the lowest priority; all but the last ones with each value of a property.
+EVICTIONS: Final = ("oldest", "oldest_lowest_priority", "unique_property")
 
 _STRATEGIES: Final = ("shared", "individual", "discarding")
 #: A year: no delay is longer, whatever it is multiplied by.
@@ -172,7 +175,7 @@ class DestinationPolicy:
             nobody back: ``none``, it may not; ``constant``, all but `pending_messages_max`; ``prefetch_rate``, all but
             `pending_prefetch_rate` times its prefetch.
         pending_messages_max, pending_prefetch_rate: as `pending_limit` says.
-        message_eviction: which ones it loses, one of `jdbcstore.broker.eviction.EVICTIONS`.
+        message_eviction: which ones it loses, one of `EVICTIONS`.
         eviction_property: of ``unique_property``: the property.
         producer_flow_control: whether senders are held back.
         lazy_dispatch: read from the store only when a consumer wants something.

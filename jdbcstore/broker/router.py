@@ -565,14 +565,14 @@ class Router:
         if not source.is_queue or message.expired(self._host.now_ms()):
             self.dead_letter(delivery, answer)
         elif policy.schedule_refused and self._scheduler.is_serving and (most < 0 or delivery.redeliveries < most):
-            self._send_again(message, delivery, policy, answer)
+            self._keep_for_later(message, delivery, policy, answer)
         elif policy.send_to_dlq_if_max_retries_exceeded:
             self.dead_letter(delivery, answer)
         else:
             log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
             lane.queue.removal.acknowledge([delivery], answer)
 
-    def _send_again(
+    def _keep_for_later(
         self, message: Message, delivery: Delivery, policy: RedeliveryPolicy, answer: DeliveryAnswer
     ) -> None:
         again = message.copy()

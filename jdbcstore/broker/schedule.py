@@ -12,16 +12,27 @@ from jdbcstore.broker.cron import Cron
 from jdbcstore.errors import ProtocolError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
+from jdbcstore.primitives import Long
 from jdbcstore.store.contract import FiredJob, JobChange, ScheduledJob
 
-__all__ = ["DELAY", "JOB_ID", "REDELIVERY_DELAY", "Firing", "asks_for_schedule", "due_message", "firing_of", "job_of"]
+__all__ = [
+    "JOB_ID",
+    "REDELIVERY_DELAY",
+    "Firing",
+    "asks_for_redelivery",
+    "asks_for_schedule",
+    "due_message",
+    "firing_of",
+    "is_redelivery",
+    "job_of",
+]
 
 #: How long a message waits, in milliseconds.
-DELAY: Final = "AMQ_SCHEDULED_DELAY"
+_DELAY: Final = "AMQ_SCHEDULED_DELAY"
 _PERIOD: Final = "AMQ_SCHEDULED_PERIOD"
 _REPEAT: Final = "AMQ_SCHEDULED_REPEAT"
 _CRON: Final = "AMQ_SCHEDULED_CRON"
-_ASKING: Final = frozenset({DELAY, _PERIOD, _REPEAT, _CRON})
+_ASKING: Final = frozenset({_DELAY, _PERIOD, _REPEAT, _CRON})
 _INT_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = (1 << 63) - 1
 _MARK: Final = b"AMQ_SCHEDULED_"
@@ -48,6 +59,24 @@ def asks_for_schedule(message: Message) -> bool:
     return not _ASKING.isdisjoint(properties) and JOB_ID not in properties
 
 
+def asks_for_redelivery(message: Message, delay_ms: int) -> None:
+    """Let a refused message ask to be sent again, once, whatever it asked for before.
+
+    Args:
+        message: is changed.
+        delay_ms: how long it waits.
+    """
+    kept = {name: value for name, value in message.properties.items() if name not in _ASKING and name != JOB_ID}
+    message.properties = kept | {REDELIVERY_DELAY: Long(delay_ms), _DELAY: Long(delay_ms)}
+
+
+def is_redelivery(job: ScheduledJob) -> bool:
+    """Whether a job sends a refused message again. It has a name of its own, as what a cron entry begins has, whose
+    message tells the entry."""
+    message = job.message
+    return job.job_id != str(message.message_id) and _CRON not in message.properties
+
+
 def job_of(message: Message, now_ms: int, horizon_ms: int) -> ScheduledJob:
     """The job of a message that asks for it.
 
@@ -59,16 +88,16 @@ def job_of(message: Message, now_ms: int, horizon_ms: int) -> ScheduledJob:
     Raises:
         ProtocolError: it asks for what cannot be.
     """
-    delay_ms, period_ms, repeat = (_number(message, name) for name in (DELAY, _PERIOD, _REPEAT))
+    delay_ms, period_ms, repeat = (_number(message, name) for name in (_DELAY, _PERIOD, _REPEAT))
     cron = str(message.properties.get(_CRON) or "").strip()
     if repeat and not period_ms:
         raise ProtocolError(f"{_REPEAT} needs {_PERIOD} beside it: how many milliseconds lie between two messages")
     if not cron and _ASKING.isdisjoint(message.properties.keys() - {_REPEAT}):
-        raise ProtocolError(f"{_REPEAT} says how often, but nothing says when: send {DELAY} or {_PERIOD} with it")
+        raise ProtocolError(f"{_REPEAT} says how often, but nothing says when: send {_DELAY} or {_PERIOD} with it")
     if repeat > _INT_MAX:
         raise ProtocolError(f"{_REPEAT} may be {_INT_MAX} at most")
     if delay_ms > horizon_ms or period_ms > horizon_ms:
-        raise ProtocolError(f"{DELAY} and {_PERIOD} may be {horizon_ms} at most, which are milliseconds")
+        raise ProtocolError(f"{_DELAY} and {_PERIOD} may be {horizon_ms} at most, which are milliseconds")
     due_ms = now_ms + (delay_ms or period_ms)
     if cron:
         next_ms = Cron(cron).next_ms(now_ms)

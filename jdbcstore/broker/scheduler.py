@@ -5,6 +5,9 @@ the first one that is due; then a page of due jobs is read, each is fired in a c
 answered the next page is read, until nothing is due. So memory holds a page at most, and the commits of a page share
 a disk flush.
 
+Who publishes to a topic waits while a subscriber does not keep up (`jdbcstore.broker.topic`). The scheduler does not:
+what is due for queues is fired, and only what goes to topics waits.
+
 Only a master fires: it begins when clients are let in and ends when they are dropped. That a firing happens once does
 not depend on it: the store commits the message together with what becomes of the job, and refuses a job that is not due
 as it was read (`JobStore`). So after any failure the jobs are just read again.
@@ -22,21 +25,22 @@ from functools import partial
 from typing import Any, Final
 
 from jdbcstore.broker.delivery import Answer
+from jdbcstore.broker.feed import Paced
 from jdbcstore.broker.region_host import RegionHost
+from jdbcstore.broker.route import Route
 from jdbcstore.broker.schedule import (
-    DELAY,
     JOB_ID,
-    REDELIVERY_DELAY,
+    asks_for_redelivery,
     asks_for_schedule,
     due_message,
     firing_of,
+    is_redelivery,
     job_of,
 )
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, ProtocolError, SchemaMismatch, StoreClosed, may_pass
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
-from jdbcstore.primitives import Long
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
 from jdbcstore.store.jobs import HELD_MS, JobPlace
@@ -61,7 +65,7 @@ _END: Final = ("ACTION_END_TIME", "AMQ_SCHEDULER_ACTION_END_TIME")
 
 
 class Scheduler:
-    """Scheduled messages of one broker. Everything here is called in its event loop.
+    """Scheduled messages of one broker; a `Publisher`. Everything here is called in its event loop.
 
     Args:
         broker: gives the store, the loop, and publishes.
@@ -86,6 +90,9 @@ class Scheduler:
         #: When to look again at the latest.
         self._due_ms = HELD_MS
         self._unanswered = 0
+        #: How many subscribers hold it back, and the last of the jobs that wait for that.
+        self._holds = 0
+        self._passed: JobPlace | None = None
         self._is_troubled = False
         self._reading_trouble = Trouble()
         self._count = 0
@@ -118,6 +125,7 @@ class Scheduler:
         self._mastership += 1
         self._store = None
         self._is_at_work = False
+        self._passed = None
         self._due_ms = HELD_MS
         if self._timer is not None:
             self._timer.cancel()
@@ -152,8 +160,7 @@ class Scheduler:
         Raises:
             ProtocolError: it cannot be kept.
         """
-        asked = {name: value for name, value in message.properties.items() if name != JOB_ID}
-        message.properties = asked | {REDELIVERY_DELAY: Long(delay_ms), DELAY: Long(delay_ms)}
+        asks_for_redelivery(message, delay_ms)
         return replace(self.job_of(message), job_id=str(self._next_message_id()))
 
     def timed(self, message: Message) -> ScheduledJob:
@@ -196,6 +203,17 @@ class Scheduler:
         else:
             self.look()
 
+    def hold(self) -> None:
+        """A subscriber of a topic does not keep up. Holds add up."""
+        self._holds += 1
+
+    def let_go(self) -> None:
+        """Take one hold back."""
+        self._holds -= 1
+        if not self._holds:
+            self._passed = None
+            self.look()
+
     # -- firing --------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
@@ -205,7 +223,8 @@ class Scheduler:
             return
         self._is_at_work = True
         self._wait_until(HELD_MS)  # what is scheduled from now on says when it is due; the rest is being read
-        self._broker.read(_read, store, self.now_ms()).add_done_callback(partial(self._found, self._mastership))
+        reading = self._broker.read(_read, store, self.now_ms(), self._passed)
+        reading.add_done_callback(partial(self._found, self._mastership))
 
     def _found(self, mastership: int, reading: asyncio.Future[tuple[JobPage, int | None]]) -> None:
         if mastership != self._mastership or reading.cancelled():
@@ -225,13 +244,20 @@ class Scheduler:
         page, next_ms = reading.result()
         self._unanswered = len(page.jobs) + len(page.unreadable)
         if not self._unanswered:
+            if self._passed is not None:  # what is due first is known, and waits
+                next_ms = self.now_ms() + _RETRY_MS
             self._rest(HELD_MS if next_ms is None else next_ms)
             return
         self._is_troubled = False
         for place, damage in page.unreadable:
             self._hold(place, 0, damage)
+        is_held = self._holds > 0
         for job in page.jobs:
-            self._fire(job)
+            if is_held and self._goes_to_topics(job):
+                self._passed = job.place
+                self._done()
+            else:
+                self._fire(job)
 
     def _rest(self, due_ms: int) -> None:
         self._is_at_work = False
@@ -243,14 +269,24 @@ class Scheduler:
             message_id = self._next_message_id()
             firing = firing_of(job, now_ms, str(message_id))
             singles = self._singles(due_message(job, now_ms, message_id)) if firing.is_sent else []
-            routes = [self._broker.route(single) for single in singles]
+            # The copies of a refused message went where they should when it was sent.
+            found = Route if is_redelivery(job) else self._broker.route
+            routes = [found(single) for single in singles]
         except Exception as error:  # whatever is wrong with this one, the others go on
             if not isinstance(error, JdbcStoreError):
                 log.exception("defect in firing a scheduled message job_id=%s", job.job_id)
             self._hold(job.place, job.repeat, error)
             return
         answer = partial(self._answered, self._mastership, job, len(routes))
-        self._broker.commit(routes, [], None, answer, Commit(jobs=firing.changes))
+        self._broker.commit(routes, [], self, answer, Commit(jobs=firing.changes))
+
+    def _goes_to_topics(self, job: ScheduledJob) -> bool:
+        """Whether what a job sends is published, itself or a copy."""
+        message = job.message
+        if message.destination is None or is_redelivery(job):
+            return False
+        routes = map(self._broker.interceptors.route, message.divided())
+        return any(not destination.is_queue for route in routes for destination in route.destinations())
 
     def _next_message_id(self) -> MessageId:
         self._sent += 1
@@ -333,7 +369,8 @@ class Scheduler:
             case "BROWSE":
                 if message.reply_to is None:
                     raise ProtocolError("BROWSE needs a reply-to: the destination to send the scheduled messages to")
-                self._browse(store, message.reply_to, (first_ms, last_ms), None, answer)
+                browse = _Browse(self, store, (first_ms, last_ms), message.reply_to, answer)
+                browse.go_on()
             case "REMOVE":
                 job_id = properties.get(JOB_ID)
                 if not job_id:
@@ -354,32 +391,12 @@ class Scheduler:
 
         self._broker.completions.expect(completion, done, None)
 
-    def _browse(
-        self, store: JobStore, reply_to: Destination, span: tuple[int, int], after: JobPlace | None, answer: Answer
-    ) -> None:
-        """Send a copy of each job, a page at a time."""
+    def browses(self, store: JobStore, asked: tuple[Any, ...]) -> asyncio.Future[JobPage] | None:
+        """A page of jobs, as `JobStore.jobs` is asked for it; None if the store is not this broker's any more."""
+        return self._broker.read_patiently(store.jobs, *asked) if self._store is store else None
 
-        def found(reading: asyncio.Future[JobPage]) -> None:
-            if reading.cancelled():
-                return
-            error = reading.exception()
-            if error is not None:
-                answer(error)
-                return
-            page = reading.result()
-            for job in page.jobs:
-                self._show(job, reply_to)
-            if page.end is None:
-                answer(None)
-            elif self._store is not store:
-                answer(StoreClosed("the store was closed before this was done"))
-            else:
-                self._browse(store, reply_to, span, page.end, answer)
-
-        asked = (after, _PAGE_JOBS, _PAGE_BYTES, *span)
-        self._broker.read_patiently(store.jobs, *asked).add_done_callback(found)
-
-    def _show(self, job: ScheduledJob, reply_to: Destination) -> None:
+    def show(self, job: ScheduledJob, reply_to: Destination, browse: Paced) -> None:
+        """Send a copy of a job to who browses."""
         shown = job.message.copy()
         shown.destination, shown.message_id, shown.persistent = reply_to, self._next_message_id(), False
         shown.transaction_id, shown.expiration = None, 0
@@ -387,11 +404,66 @@ class Scheduler:
         for single in shown.divided():
             place = single.destination
             if place is not None and (not place.is_temporary or self._broker.knows_temporary(place)):
-                self._broker.publish(self._broker.route(single), None, _log_failure)
+                self._broker.publish(self._broker.route(single), browse, browse.sending(single))
 
 
-def _read(store: JobStore, now_ms: int) -> tuple[JobPage, int | None]:
-    page = store.due_jobs(now_ms, _PAGE_JOBS, _PAGE_BYTES)
+class _Browse(Paced):
+    """Sends a copy of each job, a page at a time, and waits while it is held back.
+
+    While it waits it keeps nothing of what it has read.
+
+    Args:
+        scheduler: reads, and sends.
+        store: of the jobs.
+        span: when they are due, from one time to another, epoch milliseconds.
+        reply_to: where the copies go.
+        answer: called when it is done.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, store: JobStore, span: tuple[int, int], reply_to: Destination, answer: Answer
+    ) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+        self._store = store
+        self._span = span
+        self._reply_to = reply_to
+        self._answer = answer
+        self._after: JobPlace | None = None
+
+    def go_on(self) -> None:
+        """Read the next page."""
+        reading = self._scheduler.browses(self._store, (self._after, _PAGE_JOBS, _PAGE_BYTES, *self._span))
+        if reading is None:
+            self._answer(StoreClosed("the store was closed before this was done"))
+        else:
+            reading.add_done_callback(self._found)
+
+    def _found(self, reading: asyncio.Future[JobPage]) -> None:
+        if reading.cancelled():
+            return
+        error = reading.exception()
+        if error is not None:
+            self._answer(error)
+            return
+        page = reading.result()
+        for job in page.jobs:
+            if self.waits():
+                return
+            self._scheduler.show(job, self._reply_to, self)
+            self._after = job.place
+        if page.end is None:
+            self._answer(None)
+        else:
+            self._after = page.end
+            self.go_on()
+
+
+def _read(store: JobStore, now_ms: int, passed: JobPlace | None) -> tuple[JobPage, int | None]:
+    if passed is None:
+        page = store.due_jobs(now_ms, _PAGE_JOBS, _PAGE_BYTES)
+    else:
+        page = store.jobs(passed, _PAGE_JOBS, _PAGE_BYTES, last_ms=now_ms)
     return page, None if page.jobs or page.unreadable else store.next_due_ms()
 
 
@@ -404,8 +476,3 @@ def _time(properties: Any, names: Sequence[str], default: int) -> int:
     except ValueError:
         raise ProtocolError(f"{names[0]} has to be a time in epoch milliseconds, got '{value}'") from None
     return time_ms
-
-
-def _log_failure(error: BaseException | None) -> None:
-    if error is not None:
-        log.warning("a scheduled message could not be sent to who browses them error=%r", str(error))

@@ -25,9 +25,10 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from jdbcstore.broker.delivery import Answer, Consumer
+from jdbcstore.broker.feed import Feed
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.route import Route
@@ -51,6 +52,9 @@ _FIRST_TIME: Final = f"{_DESTINATION}.Include.First.Message.Timestamp"
 _RESET: Final = f"{_BROKER}.Reset"
 _UNKNOWN: Final = ("dispatchCount", "messagesCached")
 _UNKNOWN_MS: Final = ("averageEnqueueTime", "maxEnqueueTime", "minEnqueueTime")
+
+
+_Found: TypeAlias = list[tuple[Destination, Queue | Topic]]
 
 
 class StatisticsHost(Host, Protocol):
@@ -111,44 +115,68 @@ class Statistics:
             and destination.physical_name.startswith((_BROKER, _DESTINATION, _SUBSCRIPTION))
         )
 
-    def answer(self, question: Message) -> None:
-        """Send the answers to a question; a job that looks at some destinations at a time."""
-        self._host.slices.run(self._answering(question))
+    def answer(self, question: Message, asker: Publisher) -> None:
+        """Send the answers to a question; a job that looks at some destinations at a time.
 
-    def _answering(self, question: Message) -> Iterator[None]:
+        Args:
+            question: what is asked.
+            asker: who waits until it is answered, so that there is one job for each client.
+        """
+        asker.hold()
+        feed = Feed(self._host.slices, asker.let_go)
+        feed.run(self._answering(question, asker, feed))
+
+    def _answering(self, question: Message, asker: Publisher, feed: Feed) -> Iterator[None]:
         destination = question.destination
         assert destination is not None
         name = destination.physical_name
         if name.startswith(_BROKER):
             if _RESET in _properties(question):
                 self._before = self._counted()
-            self._reply(question, self._of_broker())
+            self._reply(question, self._of_broker(), feed)
         elif name.startswith(_SUBSCRIPTION):
             for consumer in list(self._consumers()):
-                self._reply(question, self._of_consumer(consumer))
+                self._reply(question, self._of_consumer(consumer), feed)
                 yield
         else:
-            yield from self._answering_about(question, destination)
+            yield from self._answering_about(question, destination, asker, feed)
 
-    def _answering_about(self, question: Message, destination: Destination) -> Iterator[None]:
+    def _answering_about(
+        self, question: Message, destination: Destination, asker: Publisher, feed: Feed
+    ) -> Iterator[None]:
         told, properties = destination.physical_name[len(_DESTINATION) :], _properties(question)
         asked = told.replace(_LIST_END, "").strip(".")
         has_end = _LIST_END in told or _LIST_END in properties
-        found: list[tuple[Destination, Queue | Topic]] = []
+        found: _Found = []
         if asked:
             yield from self._finding(type(destination).decoded(asked), found)
-        if _FIRST_TIME in properties:
-            task = self._host.loop.create_task(self._answer_with_times(question, found, has_end=has_end))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if _FIRST_TIME not in properties:
+            yield from self._telling(question, found, {}, feed, has_end=has_end)
             return
+        asker.hold()
+        task = self._host.loop.create_task(self._answer_with_times(question, found, asker, has_end=has_end))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _telling(
+        self,
+        question: Message,
+        found: _Found,
+        times_ms: Mapping[Destination, int],
+        feed: Feed,
+        *,
+        has_end: bool,
+    ) -> Iterator[None]:
         for name, region in found:
-            self._reply(question, self._of_region(name, region))
+            told = self._of_region(name, region)
+            if name in times_ms:
+                told["firstMessageTimestamp"] = Long(times_ms[name])
+            self._reply(question, told, feed)
             yield
         if has_end:
-            self._reply(question, {})
+            self._reply(question, {}, feed)
 
-    def _finding(self, asked: Destination, found: list[tuple[Destination, Queue | Topic]]) -> Iterator[None]:
+    def _finding(self, asked: Destination, found: _Found) -> Iterator[None]:
         regions: Iterable[tuple[Destination, Queue | Topic]] = (
             list(self._host.queues.items()) if asked.is_queue else list(self._host.topics.items())
         )
@@ -158,20 +186,21 @@ class Statistics:
                 found.append((name, region))
             yield
 
-    async def _answer_with_times(
-        self, question: Message, found: Iterable[tuple[Destination, Queue | Topic]], *, has_end: bool
-    ) -> None:
-        for name, region in found:
-            told = self._of_region(name, region)
-            try:
-                time_ms = await region.first_came_ms() if isinstance(region, Queue) else None
-            except JdbcStoreError as error:
-                log.warning("the first message of a queue could not be read queue=%s error=%r", name, str(error))
-                time_ms = None
-            self._reply(question, told if time_ms is None else {**told, "firstMessageTimestamp": Long(time_ms)})
-            await asyncio.sleep(0)  # there may be very many
-        if has_end:
-            self._reply(question, {})
+    async def _answer_with_times(self, question: Message, found: _Found, asker: Publisher, *, has_end: bool) -> None:
+        times_ms: dict[Destination, int] = {}
+        feed = Feed(self._host.slices, asker.let_go)
+        try:
+            for name, region in found:
+                try:
+                    time_ms = await region.first_came_ms() if isinstance(region, Queue) else None
+                except JdbcStoreError as error:
+                    log.warning("the first message of a queue could not be read queue=%s error=%r", name, str(error))
+                else:
+                    if time_ms is not None:
+                        times_ms[name] = time_ms
+                await asyncio.sleep(0)  # there may be very many
+        finally:
+            feed.run(self._telling(question, found, times_ms, feed, has_end=has_end))
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
@@ -241,7 +270,7 @@ class Statistics:
 
     # -- the messages ------------------------------------------------------------------------------------------------
 
-    def _reply(self, question: Message, told: Mapping[str, Value]) -> None:
+    def _reply(self, question: Message, told: Mapping[str, Value], feed: Feed) -> None:
         if self._producer is None:
             self._producer = ProducerId(self._host.next_connection_id(), 1, -1)
         self._count += 1
@@ -258,7 +287,7 @@ class Statistics:
         for single in answer.divided():
             place = single.destination
             if place is not None and (not place.is_temporary or self._host.knows_temporary(place)):
-                self._host.publish(self._host.route(single), None, _nobody_waits)
+                self._host.publish(self._host.route(single), feed, feed.sending(single))
 
 
 _COUNTED: Final = ("size", "enqueueCount", "dequeueCount", "expiredCount", "inflightCount", "consumerCount")
@@ -308,7 +337,3 @@ def _usage(name: str, used: int, limit: int) -> dict[str, Value]:
         f"{name}Usage": Long(used),
         f"{name}Limit": Long(limit),
     }
-
-
-def _nobody_waits(error: BaseException | None) -> None:
-    """Who asked hears nothing of an answer that could not be sent."""

@@ -18,7 +18,7 @@ from typing import Final
 
 from jdbcstore.broker.delivery import Answer, Consumer, Delivery, Receiver
 from jdbcstore.broker.destination_host import DestinationHost, Publisher
-from jdbcstore.broker.eviction import evicted
+from jdbcstore.broker.eviction import EvictionQueue
 from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.memory import DELIVERY_BYTES
@@ -84,7 +84,7 @@ class TopicConsumer(Consumer):
 
     __slots__ = (
         "_broker",
-        "_expires_ms",
+        "_evictable",
         "_given",
         "_has_ended",
         "_held",
@@ -93,7 +93,6 @@ class TopicConsumer(Consumer):
         "_pending_bytes",
         "_pending_bytes_max",
         "_pending_max",
-        "_policy",
         "_slow_s",
         "_timer",
         "discarded",
@@ -119,14 +118,16 @@ class TopicConsumer(Consumer):
         self.discarded = 0
         self.topics: dict[Topic, None] = {}
         self._broker = broker
-        self._pending: deque[Delivery] = deque()
-        self._pending_bytes = 0
         #: Delivered and not acknowledged.
         self._given = 0
-        policy = self._policy = broker.policy_for(destination)
+        policy = broker.policy_for(destination)
         self._pending_max = policy.pending_max(prefetch, pending_max)
-        #: Nothing of what is pending expires before; 0 if nothing does.
-        self._expires_ms = 0
+        #: What is pending if it may lose some of it.
+        self._evictable: EvictionQueue | None = None
+        if self._pending_max > 0:
+            self._evictable = EvictionQueue(policy.message_eviction, policy.eviction_property)
+        self._pending: EvictionQueue | deque[Delivery] = deque() if self._evictable is None else self._evictable
+        self._pending_bytes = 0
         self._is_discarding = False
         self._slow_s = policy.slow_consumer_timeout_ms / 1000 or broker.options.slow_consumer_timeout_s
         limit_bytes = policy.memory_limit_bytes or broker.options.topic_pending_bytes_max
@@ -141,59 +142,78 @@ class TopicConsumer(Consumer):
         return len(self._pending)
 
     def publish(self, message: Message, publisher: Publisher | None) -> None:
-        """Send a message now, or keep it until the client can take it; hold the publisher back if that is too much."""
-        if not self.interest.wants(message):
+        """Send a message now, or keep it until the client can take it; hold the publisher back if that is too much.
+
+        Args:
+            message: for its topic.
+            publisher: who waits then; None for nobody, what is more than twice as much ends the connection.
+        """
+        if not self._take(message, publisher):
             return
+        if self._is_over(1):
+            self._hold_back(publisher)
+
+    def recover(self, messages: Sequence[Message]) -> None:
+        """Take what a topic has kept. The topic bounds it; the last of it is enough while there is little memory."""
+        first = 0
+        if self._broker.memory.is_short:
+            first, room = len(messages), _PENDING_BYTES_SHORT
+            while first and (room := room - messages[first - 1].size) > 0:
+                first -= 1
+        for message in messages[first:]:
+            self._take(message, None)
+
+    def _take(self, message: Message, publisher: Publisher | None) -> bool:
+        """Send a message, keep it, or lose it. Returns whether more is kept now."""
+        if not self.interest.wants(message):
+            return False
         delivery = Delivery(message)
         if not self._pending and self.can_take:
             self.is_slow = False
             self._give(delivery)
-            return
+            return False
         if self._has_ended or self._is_discarding:  # what is told of what it loses would make it lose more
-            return
+            return False
         if not self.is_slow and len(self._pending) > self.prefetch > 1:
             self.is_slow = True
             self._tell_slow()
         if not self._pending_max and len(self._pending) >= self.credit:
             self.discarded += 1
-            return
+            return False
         self._pending.append(delivery)
         self._pending_bytes += delivery.size
         self._broker.memory.used += delivery.size
-        if self._pending_max > 0:
-            if message.expiration > 0:
-                self._expires_ms = min(self._expires_ms or message.expiration, message.expiration)
-            if self._excess > 0:
-                self._evict(publisher)
-        if self._is_over(1) and publisher is not None and publisher not in self._held:
+        if self._evictable is not None and self._excess > 0:
+            self._evict(self._evictable, publisher)
+        return True
+
+    def _hold_back(self, publisher: Publisher | None) -> None:
+        """More waits for the client than may, for a while."""
+        if publisher is not None and publisher not in self._held:
             self._held.add(publisher)
             publisher.hold()
-            if self._timer is None:
-                self._timer = self._broker.loop.call_later(self._slow_s, self._too_slow)
-                self._tell_slow()
+        if self._timer is None:
+            self._timer = self._broker.loop.call_later(self._slow_s, self._too_slow)
+            self._tell_slow()
+        elif publisher is None and self._is_over(2):
+            self._broker.loop.call_soon(self._disconnect, len(self._pending))
+            self.end()
 
     @property
     def _excess(self) -> int:
         """How many are pending that it may lose. What its prefetch has room for is as good as sent."""
         return len(self._pending) - max(self.credit, 0) - self._pending_max
 
-    def _evict(self, publisher: Publisher | None) -> None:
+    def _evict(self, pending: EvictionQueue, publisher: Publisher | None) -> None:
         """More is pending than may be: let expired messages go, then those that the policy chooses."""
-        if 0 < self._expires_ms < (now_ms := self._broker.now_ms()):
-            self._drop({one for one in self._pending if one.message is not None and one.message.expired(now_ms)})
-            times_ms = [one.message.expiration for one in self._pending if one.message is not None]
-            self._expires_ms = min(filter(None, times_ms), default=0)
+        for delivery in pending.expired(self._broker.now_ms()):
+            self._forget(delivery)
         lost: list[Message] = []
         while self._excess > 0:
-            if self.credit <= 0 and self._policy.message_eviction == "oldest":
-                gone = [self._pop()]
-            else:
-                waiting = list(self._pending)[max(self.credit, 0) :]
-                messages = [one.message for one in waiting if one.message is not None]
-                places = evicted(self._policy.message_eviction, self._policy.eviction_property, messages)
-                gone = [waiting[place] for place in places]
-                self._drop(set(gone))
-            lost += [one.message for one in gone if one.message is not None]
+            for delivery in pending.evicted(max(self.credit, 0)):
+                self._forget(delivery)
+                if delivery.message is not None:
+                    lost.append(delivery.message)
         self.discarded += len(lost)
         self._is_discarding = True
         try:
@@ -201,12 +221,6 @@ class TopicConsumer(Consumer):
                 self._broker.discarded(self, self.discarded, message, publisher)
         finally:
             self._is_discarding = False
-
-    def _drop(self, gone: set[Delivery]) -> None:
-        """These are not pending any more."""
-        for delivery in gone:
-            self._forget(delivery)
-        self._pending = deque(delivery for delivery in self._pending if delivery not in gone)
 
     def _tell_slow(self) -> None:
         self._broker.advisories.slow_consumer(self, [topic.destination for topic in self.topics])
@@ -234,7 +248,7 @@ class TopicConsumer(Consumer):
         """Send what is pending as far as the client takes it, and let publishers go on when half of it is gone."""
         if self._pending:
             self._send_pending()
-        if self._held and not self._is_over(2):
+        if self._timer is not None and not self._is_over(0.5):
             self._let_go()
 
     def _send_pending(self) -> None:
@@ -281,13 +295,14 @@ class TopicConsumer(Consumer):
         self._pending_bytes -= delivery.size
         self._broker.memory.used -= delivery.size
 
-    def _is_over(self, part: int) -> bool:
+    def _is_over(self, times: float) -> bool:
+        """Whether so many times as much waits for the client as may."""
         options = self._broker.options
-        if self._broker.memory.is_short and self._pending_bytes > _PENDING_BYTES_SHORT // part:
+        if self._broker.memory.is_short and self._pending_bytes > times * _PENDING_BYTES_SHORT:
             return True
         return (
-            len(self._pending) > options.topic_pending_max // part
-            or self._pending_bytes > self._pending_bytes_max // part
+            len(self._pending) > times * options.topic_pending_max
+            or self._pending_bytes > times * self._pending_bytes_max
         )
 
     def _let_go(self) -> None:
@@ -300,7 +315,9 @@ class TopicConsumer(Consumer):
 
     def _too_slow(self) -> None:
         self._timer = None
-        pending = len(self._pending)
+        self._disconnect(len(self._pending))
+
+    def _disconnect(self, pending: int) -> None:
         self.client.disconnect(
             f"Subscription to {self.destination} is too slow: {pending} messages are waiting for it",
             reason="slow consumer",
@@ -411,8 +428,7 @@ class Topic:
         """A consumer takes part from now on, and gets what was kept if it wants that."""
         self.consumers[consumer] = None
         if self._history is not None and (consumer.is_retroactive or self._is_retroactive):
-            for message in self._history.messages():
-                consumer.publish(message, None)
+            consumer.recover(self._history.messages())
 
     def kept_unstored(self) -> Sequence[Message]:
         """What was kept for subscribers that come later, and is in no store."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from jdbcstore import Broker, PersistenceAdapter
-from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy
-from jdbcstore.broker.eviction import evicted
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.destination_policy import EVICTIONS, DeadLetterStrategy, DestinationPolicy
+from jdbcstore.broker.eviction import EvictionQueue
 from jdbcstore.destination import Topic
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.primitives import Value
 from tests.broker.client import Client
@@ -149,9 +152,22 @@ def test_it_asks_with_a_number(start_broker: StartBroker, open_client: OpenClien
 
 
 def message(priority: int = 4, **properties: Value) -> Message:
-    found = Message(priority=priority)
+    found = Message(priority=priority, message_id=MessageId(ProducerId("ID:eviction", 1, 1), 1))
     found.properties = dict(properties)
     return found
+
+
+def evicted(strategy: str, property_name: str, waiting: Sequence[Message], held: int = 0) -> list[int]:
+    """The places of those that go."""
+    deliveries = [Delivery(message) for message in waiting]
+    queue = EvictionQueue(strategy, property_name)
+    for delivery in deliveries:
+        queue.append(delivery)
+    gone = [deliveries.index(delivery) for delivery in queue.evicted(held)]
+    assert [queue.popleft() for _ in range(len(queue))] == [
+        delivery for place, delivery in enumerate(deliveries) if place not in gone
+    ]
+    return gone
 
 
 def test_which_ones_go() -> None:
@@ -163,6 +179,79 @@ def test_which_ones_go() -> None:
     assert evicted("unique_property", "p", [message(p=p) for p in "abc"]) == [0]
     assert evicted("unique_property", "p", [message(p="a"), message(), message(p="b")]) == [1]
     assert evicted("unique_property", "p", [message(p=p) for p in ({"a": 1}, [1], {"a": 1}, b"1")]) == [0]
+
+
+def test_the_first_ones_may_not_go() -> None:
+    priorities = [message(priority) for priority in (4, 2, 9, 3)]
+    assert evicted("oldest", "", priorities, held=2) == [2]
+    assert evicted("oldest_lowest_priority", "", priorities, held=2) == [3]
+    assert evicted("unique_property", "p", [message(p=p) for p in "abab"], held=1) == [1]
+    assert evicted("unique_property", "p", [message(p=p) for p in "aba"], held=1) == [1]
+    assert evicted("unique_property", "p", [message(p="a"), message(), message()], held=1) == [1]
+
+
+class Searching:
+    """What `EvictionQueue` does, without an index."""
+
+    def __init__(self, strategy: str) -> None:
+        self.strategy = strategy
+        self.waiting: list[Delivery] = []
+
+    def evicted(self, held: int) -> list[Delivery]:
+        found = self._found(self.waiting[held:])
+        self.waiting = [delivery for delivery in self.waiting if delivery not in found]
+        return found
+
+    def _found(self, waiting: list[Delivery]) -> list[Delivery]:
+        messages = [delivery.message for delivery in waiting if delivery.message is not None]
+        if self.strategy == "oldest_lowest_priority":
+            return [waiting[place] for place in [messages.index(min(messages, key=lambda one: one.priority))]]
+        values = [str(one.properties.get("p", "")) for one in messages]
+        last = {value: place for place, value in enumerate(values) if value}
+        gone = [one for place, one in enumerate(waiting) if last.get(values[place]) != place]
+        return gone if self.strategy == "unique_property" and last and gone else waiting[:1]
+
+    def expired(self, now_ms: int) -> list[Delivery]:
+        found = [one for one in self.waiting if one.message is not None and one.message.expired(now_ms)]
+        self.waiting = [delivery for delivery in self.waiting if delivery not in found]
+        return found
+
+
+@pytest.mark.parametrize("strategy", EVICTIONS)
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_known_by_an_index_is_what_a_search_would_find(strategy: str, seed: int) -> None:
+    chance = random.Random(seed)
+    queue, searching = EvictionQueue(strategy, "p"), Searching(strategy)
+    for now_ms in range(1, 600):
+        for _ in range(chance.randrange(3)):
+            properties = {"p": chance.randrange(4)} if chance.random() < 0.7 else {}
+            one = message(chance.randrange(3), **properties)
+            one.expiration = chance.choice([0, now_ms + chance.randrange(200)])
+            delivery = Delivery(one)
+            queue.append(delivery)
+            searching.waiting.append(delivery)
+        held = chance.choice([0, 0, 3, 10])
+        if len(queue) > held and chance.random() < 0.5:
+            assert queue.evicted(held) == searching.evicted(held)
+        if queue and chance.random() < 0.3:
+            assert queue.popleft() is searching.waiting.pop(0)
+        if chance.random() < 0.1:
+            assert set(queue.expired(now_ms)) == set(searching.expired(now_ms))
+        assert len(queue) == len(searching.waiting)
+    assert [queue.popleft() for _ in range(len(queue))] == searching.waiting
+
+
+@pytest.mark.parametrize("strategy", EVICTIONS)
+@pytest.mark.parametrize("held", [0, 1000])
+def test_it_costs_little_however_much_waits(strategy: str, held: int) -> None:
+    queue = EvictionQueue(strategy, "p")
+    for number in range(10_000):
+        queue.append(Delivery(message(number % 10, p=number)))
+    began_s = time.process_time()
+    for number in range(10_000, 11_000):
+        queue.append(Delivery(message(number % 10, p=number)))
+        queue.evicted(held)
+    assert time.process_time() - began_s < 1
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Queue, open_store, running
 from jdbcstore.broker.destination_policy import RedeliveryPolicy
+from jdbcstore.broker.virtual_destinations import CompositeDestination, ForwardTo, MirroredQueue, VirtualDestinations
 from jdbcstore.config.urls import open_spool
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.openwire import commands as c
@@ -61,6 +62,43 @@ def test_the_parts_of_a_composite_come_again_each(
     assert sorted(frame.headers["destination"] for frame in again) == ["/queue/A", "/queue/B"]
     assert {frame.headers["message-id"] for frame in again} == {frame.headers["message-id"] for frame in first}
     assert {frame.headers["JMSXDeliveryCount"] for frame in again} == {"2"}
+
+
+@pytest.mark.parametrize("persistent", ["true", "false"])
+def test_no_copies_are_made_again(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], persistent: str
+) -> None:
+    """Who got a copy when it was sent has it."""
+    to = ForwardTo(destination=Queue("B"))
+    composite = CompositeDestination(name=Queue("A"), forward_to=(to,), forward_only=False)
+    virtual = VirtualDestinations(composites=(composite,), mirrored_queue=MirroredQueue())
+    client = open_client(start_broker(redelivery=[POLICY], virtual=virtual))
+    client.subscribe("/topic/VirtualTopic.Mirror.A", id="mirror")
+    client.publish("/queue/A", "1", persistent=persistent)
+    assert client.message().headers["subscription"] == "mirror"
+    refused(client, "/queue/A")
+    Wall(brokers[0]).move(2 * HOUR_MS)
+    assert client.message().headers["subscription"] == "0"
+    assert client.is_silent(0.1)
+    assert client.rest_of("/queue/B") == ["1"]
+
+
+@pytest.mark.parametrize(
+    "asked", [{"AMQ_SCHEDULED_CRON": "* * * * *"}, {"AMQ_SCHEDULED_PERIOD": "1", "AMQ_SCHEDULED_REPEAT": "9"}]
+)
+def test_it_comes_again_once_whatever_it_has_asked_for(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], asked: dict[str, str]
+) -> None:
+    """A message that tells a job is delivered at once, and keeps what it asks for."""
+    client = open_client(start_broker(redelivery=[POLICY]))
+    client.done("SEND", {"destination": "/queue/A", "scheduledJobId": "told", **asked}, "1")
+    refused(client, "/queue/A")
+    wall = Wall(brokers[0])
+    wall.move(2 * HOUR_MS)
+    assert client.message().text == "1"
+    wall.move(2 * HOUR_MS)
+    assert client.is_silent(0.1)
+    assert jobs(brokers[0]) == 0
 
 
 def test_it_waits_over_a_restart(tmp_path: Path, prepared_file: PreparedFile) -> None:

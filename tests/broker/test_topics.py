@@ -121,6 +121,24 @@ def test_what_a_topic_keeps_is_bounded_and_goes(
     assert broker.memory.used == broker.memory.history == 0
 
 
+def test_many_late_subscribers_get_the_last_of_what_is_kept_while_memory_is_short(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    """What waits for each of them counts."""
+    policy = DestinationPolicy(subscription_recovery="fixed_count", always_retroactive=True)
+    client = open_client(start_broker(policies=[policy], memory_bytes_max=4 << 20))
+    for number in range(40):
+        client.publish("/topic/T", f"{number}".rjust(10_000), persistent="false")
+    for number in range(20):
+        client.subscribe("/topic/T", "client", id=str(number), activemq_prefetchSize="1")
+    pending = [consumer.pending for consumer in brokers[0].topics[Topic("T")].consumers]
+    assert pending[0] == 39
+    assert set(pending[10:]) == {5}
+    firsts = [int(client.message().text) for _ in range(20)]
+    assert firsts[0] == 0
+    assert set(firsts[10:]) == {34}
+
+
 def test_an_expired_message_is_not_kept_for_anybody(start_broker: StartBroker, open_client: OpenClient) -> None:
     policy = DestinationPolicy(pattern=Topic(">"), subscription_recovery="fixed_count")
     client = open_client(start_broker(policies=[policy]))

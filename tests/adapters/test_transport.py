@@ -20,8 +20,8 @@ from kombu.asynchronous import get_event_loop, set_event_loop
 from kombu.asynchronous.hub import Hub
 from kombu.transport import get_transport_cls
 
-import jdbcstore.adapters.celery  # noqa: F401  # makes the transport known
 from jdbcstore import Broker, BrokerOptions, LoginRefused, running
+from jdbcstore.adapters.celery import transport
 from jdbcstore.adapters.stomp_link import LinkLost, LinkOptions, RequestRefused, StompLink, parse_addresses
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.memory import MemoryPersistenceAdapter
@@ -144,6 +144,32 @@ def test_a_consumer_without_a_prefetch_is_given_more_than_its_first_thousand(con
             publish(connection, n)
     reader = Reader(connect())
     assert sorted(reader.read(1500)) == list(range(1500))  # type: ignore[type-var]
+
+
+def test_a_message_does_not_wait_because_a_queue_beside_its_own_is_empty(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More is waited for only when the first message of a subscription comes."""
+    connection, publisher = connect(), connect()
+    Reader(connection, kombu.Queue("empty", routing_key="empty"))
+    reader = Reader(connection)
+    publish(publisher, 0)
+    assert reader.read(1) == [0]
+    monkeypatch.setattr(transport, "_GATHER_S", 2 * WAIT_S)
+    publish(publisher, 1)
+    assert reader.read(2) == [0, 1]
+
+
+def test_a_message_does_not_wait_because_more_may_be_here_than_before(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher, reader = connect(), Reader(connect(), prefetch=1)
+    publish(publisher, 0)
+    assert reader.read(1) == [0]
+    monkeypatch.setattr(transport, "_GATHER_S", 2 * WAIT_S)
+    reader.consumer.qos(prefetch_count=2)
+    publish(publisher, 1)
+    assert reader.read(2) == [0, 1]
 
 
 def test_what_a_lost_connection_had_comes_again(connect: Connect) -> None:

@@ -272,7 +272,7 @@ class Channel(virtual.Channel):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether a subscription is new, and nothing of it was handed over."""
+        """Whether what had waited in one of its queues begins to come."""
         return any(consumption.is_fresh for consumption in self._consumptions.values())
 
     def ready(self) -> list[Delivery]:
@@ -301,8 +301,7 @@ class Channel(virtual.Channel):
     def _message(self, delivery: Delivery, no_ack: bool) -> Any:
         tag = next(self._tags)
         if delivery.consumption is not None:
-            delivery.consumption.is_fresh = False
-            delivery.consumption.unsettled.add(tag)
+            delivery.consumption.handed_over(tag)
         self._unsettled[tag] = delivery
         message = self.Message(unmarshal(delivery.frame, tag, delivery.queue), channel=self)
         if no_ack:

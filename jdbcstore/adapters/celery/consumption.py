@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from time import monotonic
 from typing import Final
 
 from jdbcstore.adapters.celery.envelope import resent_headers
@@ -26,6 +27,8 @@ __all__ = ["Consumption", "Delivery", "ack", "again", "nack"]
 _UNLIMITED: Final = 1000
 #: A client that has so much room wants no more subscriptions for it.
 _GRANTED_MAX: Final = 100_000
+#: What waited in a queue begins to come within this time after the subscription, on a busy machine too.
+_FRESH_S: Final = 1.0
 
 
 class Delivery:
@@ -67,8 +70,8 @@ class Consumption:
         self.unsettled: set[int] = set()
         self._ids: list[str] = []
         self._granted = 0
-        #: Whether nothing was handed over since the last subscription.
-        self.is_fresh = False
+        #: Until when what waited in the queue may be on its way, by `monotonic`; 0 when something was handed over.
+        self._fresh_until_s = 0.0
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -87,9 +90,20 @@ class Consumption:
         if missing > 0:
             missing = max(missing, self._granted // 4)  # so that there are few subscriptions
             headers = {"ack": "client-individual", "activemq.prefetchSize": str(missing)}
+            if not self._ids:
+                self._fresh_until_s = monotonic() + _FRESH_S
             self._ids.append(self._switchboard.subscribe(self.destination, self._came, headers))
             self._granted += missing
-            self.is_fresh = True
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the first of the messages that waited is here, none was handed over, and more may be on their way."""
+        return bool(self.ready) and monotonic() < self._fresh_until_s
+
+    def handed_over(self, tag: int) -> None:
+        """One of its messages was handed over, with this number of the channel."""
+        self._fresh_until_s = 0.0
+        self.unsettled.add(tag)
 
     def _came(self, frame: Frame) -> None:
         self.ready.append(Delivery(self.queue, frame, self))

@@ -38,8 +38,8 @@ __all__ = ["Transport"]
 _FAILOVER_TIMEOUT_S: Final = 30.0
 _DEFAULTS: Final = LinkOptions()
 _PAUSE_S: Final = 0.1
-#: After the first message of a new subscription others are on their way; they are handed over in their order of
-#: priority.
+#: After the first message of a new subscription others that had waited are on their way; they are handed over in their
+#: order of priority.
 _GATHER_S: Final = 0.02
 
 

@@ -15,7 +15,7 @@ from jdbcstore.broker.decisions import outcome_in, places_of
 from jdbcstore.broker.delivery import Answer, Delivery
 from jdbcstore.broker.memory import NUMBERED_BYTES
 from jdbcstore.broker.message_division import MessageDivision, size_of
-from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
+from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.route import Route
@@ -94,8 +94,7 @@ class ClientTransactions:
         if self._client.memory.is_short and self._producer.waits_for_spool():
             return False
         # The transaction is open until it is prepared, so it is rolled back with a client that goes meanwhile.
-        is_large = len(transaction.sends) >= PREPARED_LEAST and not transaction.is_incomplete
-        if transaction.prepared is None and is_large:  # that takes too long to find where its messages go at once
+        if self._takes_long(transaction):
             self._prepare(transaction, map(self._broker.route, transaction.sends), request)
             if self._client.is_held:
                 return False
@@ -138,6 +137,11 @@ class ClientTransactions:
         transaction = self._open.named(transaction_id.name)
         if self._client.memory.is_short and self._producer.waits_for_spool():
             return False
+        if self._takes_long(transaction):
+            transaction.prepared = found = Prepared(map(self._broker.route, transaction.sends))
+            self._client.work(self._division.finding(found), request, lambda: None)
+            if self._client.is_held:
+                return False
         routes, refusal = self._routes_of(transaction)
         if refusal is not None:
             self.abort(transaction.name)
@@ -241,6 +245,11 @@ class ClientTransactions:
             decide(answer)
         except JdbcStoreError as error:
             answer(error)
+
+    def _takes_long(self, transaction: Transaction) -> bool:
+        """Whether it may take long to find where the messages of a transaction go, and that is not done."""
+        is_open = transaction.prepared is None and not transaction.is_incomplete
+        return is_open and self._division.takes_long(transaction.sends)
 
     def _prepare(self, transaction: Transaction, routes: Iterable[Route], request: object) -> None:
         transaction.prepared = prepared = Prepared(routes, len(transaction.sends))

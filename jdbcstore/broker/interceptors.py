@@ -46,6 +46,10 @@ class Interceptors:
         self._mirror = declared.mirrored_queue
         self._virtual_topics = virtual_topics
         self._interests = interests
+        #: Whether it depends on selectors where a message goes, and may take long to find.
+        self.has_selectors = any(composite.has_selectors for composite in self._composites) or any(
+            virtual.selector_aware for virtual in declared.virtual_topics
+        )
         #: Whether there are only virtual topics.
         self._is_plain = not self._composites and self._mirror is None
         self._known: dict[Destination, tuple[CompositeDestination, ...]] = {}

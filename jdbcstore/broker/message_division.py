@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
@@ -12,6 +13,10 @@ from jdbcstore.errors import NoSuchDestination, ProtocolError
 from jdbcstore.message import Message
 
 __all__ = ["MessageDivision", "size_of"]
+
+
+#: Messages for which selectors are asked in one go: there may be a thousand for each.
+_ASKED_AT_ONCE: Final = 10
 
 
 class MessageDivision:
@@ -125,6 +130,19 @@ class MessageDivision:
                 " that nobody reads"
             )
 
+    def takes_long(self, singles: Sequence[Message]) -> bool:
+        """Whether it may take long to find where messages go, so that it has to be done in slices."""
+        count = len(singles)
+        return count >= PREPARED_LEAST or (count > _ASKED_AT_ONCE and self._broker.interceptors.has_selectors)
+
+    def finding(self, prepared: Prepared) -> Iterator[None]:
+        """Find where many messages go; a job. It ends early if they have more copies than may be stored at once, as
+        `Prepared.refusal` tells then."""
+        for _ in prepared.each():
+            if self._is_refused(prepared):
+                return
+            yield
+
     def needs_preparing(self, routes: Sequence[Route]) -> bool:
         """Whether so much is stored for messages that it has to be made ready in slices."""
         count = len(routes)
@@ -139,17 +157,13 @@ class MessageDivision:
         return not destination.is_queue and self._broker.has_to_open(destination)
 
     def preparing(self, prepared: Prepared) -> Iterator[None]:
-        """Do ahead what a commit of many messages costs; a job. It ends early if they have more copies than may be
-        stored at once, as `Prepared.refusal` tells then."""
+        """Do ahead what a commit of many messages costs; a job that ends early as `finding`."""
         memory, counted = self._broker.memory, 0
         try:
             for _ in self._broker.preparing(prepared):
                 memory.uncommitted += prepared.size - counted  # what is prepared has the bodies once more
                 counted = prepared.size
-                try:
-                    self._check_copies(prepared.copied_bytes, prepared.copies)
-                except ProtocolError as error:
-                    prepared.refusal = error
+                if self._is_refused(prepared):
                     return
                 yield
         except BaseException:
@@ -157,6 +171,13 @@ class MessageDivision:
             raise
         finally:
             memory.uncommitted -= counted
+
+    def _is_refused(self, prepared: Prepared) -> bool:
+        try:
+            self._check_copies(prepared.copied_bytes, prepared.copies)
+        except ProtocolError as error:
+            prepared.refusal = error
+        return prepared.refusal is not None
 
     def _check_target(self, destination: Destination) -> None:
         if self._broker.is_crowded:

@@ -23,17 +23,18 @@ topic                          tells                                        data
 ``MessageDelivered.Queue.NAME`` a message has arrived                       the same; orignalDestination
 ``MessageConsumed.Queue.NAME`` a consumer is done with a message            the same; orignalDestination
 ``SlowConsumer.Topic.NAME``    a subscriber does not keep up                its ConsumerInfo; consumerId
+``MessageDiscarded.Topic.NAME`` a subscriber has lost messages              the last of them; discardedCount, consumerId
 ``NoConsumer.Queue.NAME``      what has come while nobody is subscribed     none: it is the message itself
 ============================== ============================================ ==========================================
 
-The last four are made if the destination's policy asks for them (`DestinationPolicy`), which also says whether messages
+The last five are made if the destination's policy asks for them (`DestinationPolicy`), which also says whether messages
 in advisories keep their bodies.
 
 JMS clients send to a temporary destination only if they were told that it is there. So each of their connections
 subscribes to the first two.
 
 Not made: what does not happen here (fast producers and full destinations: senders are held back by not reading from
-them; discarded messages), and what concerns networks of brokers.
+them), and what concerns networks of brokers.
 
 Source: ActiveMQ's AdvisoryBroker and AdvisorySupport.
 """

@@ -371,7 +371,7 @@ class ClientConsumers:
         """
         if transaction is not None:
             among = self._transactions.named(transaction)
-            consumer.withhold()  # perhaps the transaction does, what is taken now
+            consumer.withhold()  # nothing is sent for what is taken before the transaction has it, and may say the same
             try:
                 among.acknowledge(consumer, self._pending_acks.take(consumer, delivery, among.room))
             finally:

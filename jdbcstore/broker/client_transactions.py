@@ -12,11 +12,10 @@ from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_producer import ClientProducer
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.decisions import outcome_in, places_of
-from jdbcstore.broker.delivery import Answer, Delivery
+from jdbcstore.broker.delivery import Answer
 from jdbcstore.broker.memory import NUMBERED_BYTES
 from jdbcstore.broker.message_division import MessageDivision, size_of
 from jdbcstore.broker.prepared import Prepared
-from jdbcstore.broker.producers import Number
 from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.route import Route
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
@@ -281,7 +280,7 @@ class ClientTransactions:
         if transaction.numbers or transaction.is_incomplete:
             size += NUMBERED_BYTES
         self._open.end(transaction)
-        undo = partial(self._undo, transaction.all_numbers(), transaction.acknowledged)
+        undo = partial(self._undo, transaction)
         answer = self._answer(self._client, request, size, undo)
         if refusal is not None:
             answer(refusal)
@@ -300,11 +299,11 @@ class ClientTransactions:
             if error is not None:
                 answer(error)
 
-    def _undo(self, numbers: list[Number], acknowledged: list[Delivery]) -> None:
+    def _undo(self, transaction: Transaction) -> None:
         """It is rolled back: what was sent in it has to be sent again, what was acknowledged the client has still."""
-        for number in numbers:
+        for number in transaction.all_numbers():
             self._producer.numbering.refused(number)
-        self._consumers.restore(acknowledged)
+        self._consumers.restore(transaction.acknowledged)
 
     def abort(self, name: str) -> None:
         """Roll a transaction back: what was acknowledged in it is the client's still.

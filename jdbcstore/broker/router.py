@@ -561,8 +561,10 @@ class Router:
             raise ValueError(f"{delivery!r} holds no message to move")
         source = lane.queue.destination
         policy = self._host.redelivery_policy_for(source)
-        most = policy.maximum_redeliveries
-        if not source.is_queue or message.expired(self._host.now_ms()):
+        most, has_expired = policy.maximum_redeliveries, message.expired(self._host.now_ms())
+        if has_expired:
+            self._count_expired(source)
+        if has_expired or not source.is_queue:
             self.dead_letter(delivery, answer)
         elif policy.schedule_refused and self._scheduler.is_serving and (most < 0 or delivery.redeliveries < most):
             self._keep_for_later(message, delivery, policy, answer)
@@ -627,6 +629,12 @@ class Router:
             lane.queue.removal.acknowledge([delivery], answer)
 
         self._commit([self._interceptors.route(moved)], [delivery], None, moved_or_not)
+
+    def _count_expired(self, source: Destination) -> None:
+        if source.is_queue:
+            self._host.queue(source).removal.expired += 1
+        else:
+            self._host.topic(source).expired += 1
 
     def _count_dead(self, source: Destination) -> None:
         if len(self.dead_lettered) >= _COUNTED_MAX:
@@ -702,10 +710,7 @@ class Router:
         return self._commit([*others, *dead], acknowledged, publisher, done, along, prepared)
 
     def _note_expired_arrival(self, message: Message, source: Destination, *, is_dead_letter: bool) -> None:
-        if source.is_queue:
-            self._host.queue(source).removal.expired += 1
-        else:
-            self._host.topic(source).expired += 1
+        self._count_expired(source)
         if is_dead_letter:
             self._count_dead(source)
         self._advise(message, source, is_dead_letter=is_dead_letter)

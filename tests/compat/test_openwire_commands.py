@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -346,6 +347,29 @@ def expired(scene: Scene) -> None:
     scene.told.append(sorted(found))
 
 
+def expired_at_the_client(scene: Scene) -> None:
+    """What a client says to have expired is counted so."""
+    client = scene.client()
+    client.subscribe(scene.queue, 10)
+    expires_ms = int(time.time() * 1000) + 500
+    for expiration in (expires_ms, expires_ms, 0):
+        message = client.message(scene.queue, str(expiration))
+        message.persistent, message.expiration = True, expiration
+        client.ask(message)
+    first, second, last = (client.dispatch() for _ in range(3))
+    time.sleep(max(0.0, expires_ms / 1000 + 0.01 - time.time()))
+    client.acknowledge(first, second, c.ACK_EXPIRED, 2)
+    client.acknowledge(last, last)
+    replies = Queue(f"REPLIES.{scene.queue.physical_name}")
+    client.subscribe(replies, number=2)
+    question = client.message(Queue(f"ActiveMQ.Statistics.Destination.{scene.queue.physical_name}"), "")
+    question.reply_to = replies
+    client.ask(question)
+    answer = client.dispatch().message
+    assert isinstance(answer, MapMessage)
+    scene.told.append(answer.body["expiredCount"])
+
+
 def given_up(scene: Scene) -> None:
     """A connection that was given up has nothing any more: its temporary queue, its client id, its right to ask."""
     client, other = scene.client(), scene.client()
@@ -587,6 +611,7 @@ def _scenarios() -> Iterator[tuple[str, Scenario]]:
         left_by_a_durable_subscriber,
         given_up,
         advised,
+        expired_at_the_client,
     ):
         yield scenario.__name__, scenario
     for persistent in ((True,) * 4, (False,) * 4, (True, False) * 3):

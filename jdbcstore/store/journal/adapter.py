@@ -240,10 +240,11 @@ class JournalPersistenceAdapter(DirectoryAdapter[Index, JournalMessageStore, Jou
                     store.number(message)
                     continue
                 added.append(store.add_of(message, record))
-                assert message.message_id is not None
-                producer = str(message.message_id.producer_id)
-                if came.get(producer, -1) <= message.message_id.producer_sequence_id and _is_shown(message.message_id):
-                    shown[producer] = added[-1]
+                if came:
+                    assert message.message_id is not None
+                    producer, number = str(message.message_id.producer_id), message.message_id.producer_sequence_id
+                    if came.get(producer, -1) <= number and _is_shown(message.message_id):
+                        shown[producer] = added[-1]
             parts: list[Part] = [*added] if changes is None else [changes, *added]
             parts += [Came(producer, last, shown.get(producer)) for producer, last in came.items()]
             parts += [Remove(store.known, *told_apart([message_id])) for store, message_id in sources]

@@ -4,9 +4,12 @@ import java.util.Collections;
 import java.util.Enumeration;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import javax.jms.BytesMessage;
 import javax.jms.DeliveryMode;
@@ -1290,6 +1293,109 @@ public final class ClientJudge extends Judge {
             found.add(rest(session()));
             return found;
         });
+        for (boolean isTwoPhased : new boolean[] {false, true}) {
+            for (boolean isTopic : new boolean[] {false, true}) {
+                String what = (isTwoPhased ? "two phases" : "one phase") + (isTopic ? ", topic" : ", queue");
+                check("served sessions, " + what, () -> served(isTwoPhased, isTopic)); // part of the ids, 64 bytes at most
+            }
+        }
+    }
+
+    /** As by an application server: each message is a branch, one is rolled back until it is a dead letter. */
+    private Object served(boolean isTwoPhased, boolean isTopic) throws JMSException {
+        ActiveMQXAConnection connection = (ActiveMQXAConnection) new ActiveMQXAConnectionFactory(url).createXAConnection();
+        connection.setClientID(own(".id"));
+        connection.getRedeliveryPolicy().setMaximumRedeliveries(2);
+        connection.getRedeliveryPolicy().setInitialRedeliveryDelay(10);
+        connection.getRedeliveryPolicy().setRedeliveryDelay(10);
+        List<String> heard = Collections.synchronizedList(new ArrayList<>());
+        BlockingQueue<XASession> idle = new LinkedBlockingQueue<>();
+        for (int number = 0; number < 3; number++) {
+            idle.add(serving(connection, number, isTwoPhased, heard));
+        }
+        javax.jms.ServerSessionPool pool = () -> {
+            XASession session = idle.poll();
+            if (session == null) {
+                throw new JMSException("no session is idle");
+            }
+            return new javax.jms.ServerSession() {
+                @Override
+                public Session getSession() {
+                    return session;
+                }
+
+                @Override
+                public void start() {
+                    new Thread(() -> {
+                        session.run();
+                        idle.add(session);
+                    }).start();
+                }
+            };
+        };
+        Session session = session();
+        javax.jms.ConnectionConsumer consumer = isTopic
+            ? connection.createDurableConnectionConsumer(topic(session), "served", null, pool, 1)
+            : connection.createConnectionConsumer(queue(session), null, pool, 1);
+        connection.start();
+        MessageConsumer done = session.createConsumer(session.createQueue(own(".done")));
+        MessageProducer producer = session.createProducer(isTopic ? topic(session) : queue(session));
+        List<Object> found = new ArrayList<>();
+        for (String text : new String[] {"1", "poison", "2", "3"}) {
+            TextMessage message = session.createTextMessage(text);
+            message.setStringProperty("mark", own(""));
+            producer.send(message);
+            Message last = next(text.equals("poison") ? dead(session, own("")) : done);
+            found.add(body(last) + " " + properties(last).keySet());
+        }
+        consumer.close();
+        connection.close();
+        found.add(heard);
+        found.add(isTopic ? "" : rest(session()));
+        return found;
+    }
+
+    private XASession serving(ActiveMQXAConnection connection, int number, boolean isTwoPhased, List<String> heard)
+            throws JMSException {
+        XASession session = connection.createXASession();
+        XAResource resource = session.getXAResource();
+        MessageProducer producer = session.createProducer(session.createQueue(own(".done")));
+        AtomicInteger branches = new AtomicInteger();
+        ((ActiveMQSession) session).setDeliveryListener(new ActiveMQSession.DeliveryListener() {
+            private Xid branch;
+
+            @Override
+            public void beforeDelivery(ActiveMQSession of, Message message) {
+                branch = xid(own("." + number + "." + branches.incrementAndGet()));
+                heard.addAll(failures(told(() -> resource.start(branch, XAResource.TMNOFLAGS))));
+            }
+
+            @Override
+            public void afterDelivery(ActiveMQSession of, Message message) {
+                heard.addAll(failures(told(() -> resource.end(branch, XAResource.TMSUCCESS))));
+                if (heard.get(heard.size() - 1).startsWith("poison")) {
+                    heard.addAll(failures(told(() -> resource.rollback(branch))));
+                    return;
+                }
+                if (isTwoPhased) {
+                    heard.add("prepared " + asked(() -> resource.prepare(branch)));
+                }
+                heard.addAll(failures(told(() -> resource.commit(branch, !isTwoPhased))));
+            }
+        });
+        session.setMessageListener(message -> {
+            try {
+                producer.send(session.createTextMessage("done with " + body(message)));
+                heard.add(body(message) + " " + message.getJMSRedelivered() + message.getIntProperty("JMSXDeliveryCount"));
+            } catch (JMSException error) {
+                heard.add(thrown(error));
+            }
+        });
+        return session;
+    }
+
+    private static List<String> failures(Object told) {
+        return told.equals("done") ? Collections.emptyList() : Arrays.asList(String.valueOf(told));
     }
 
     // -- many at once, and the rest ------------------------------------------------------------------------------------

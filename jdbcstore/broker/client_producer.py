@@ -12,8 +12,9 @@ from jdbcstore.broker.answers import SendAnswer, SendAnswers
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.delivery import Answer
+from jdbcstore.broker.interceptors import Copies
 from jdbcstore.broker.memory import NUMBERED_BYTES, WRITE_BYTES
-from jdbcstore.broker.message_division import MessageDivision
+from jdbcstore.broker.message_division import MessageDivision, size_of
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
@@ -189,9 +190,10 @@ class ClientProducer:
             answer = self._answer(self._client, request, single.size + WRITE_BYTES)
             self._broker.publish(single, self._client, answer)
             return
-        answer = self._answer(self._client, request, self._division.size_of(singles))
-        if self._division.needs_preparing(singles):
-            self._prepare(singles, partial(self._broker.commit, singles, [], self._client, answer))
+        copies = self._broker.interceptors.copies_of(singles)
+        answer = self._answer(self._client, request, size_of(singles, copies))
+        if self._division.needs_preparing(singles, copies):
+            self._prepare(singles, copies, partial(self._broker.commit, singles, [], self._client, answer))
         elif single is not None:
             self._broker.publish(single, self._client, answer)
         else:
@@ -295,7 +297,7 @@ class ClientProducer:
         finally:
             answers.answered(place, error)
 
-    def _prepare(self, singles: list[Message], commit: Callable[..., object]) -> None:
+    def _prepare(self, singles: list[Message], copies: Copies, commit: Callable[..., object]) -> None:
         """Make what is stored for a message ready in slices, then store it."""
         prepared = Prepared()
 
@@ -303,7 +305,7 @@ class ClientProducer:
             with closing(prepared):
                 commit(prepared=prepared)
 
-        self._client.work(self._division.preparing(singles, prepared), None, submit)
+        self._client.work(self._division.preparing(singles, copies, prepared), None, submit)
 
     def send_numbered(
         self,
@@ -365,7 +367,8 @@ class ClientProducer:
         if among is not None:
             self._client.complete(request)
             return True
-        size = self._division.size_of(singles) + NUMBERED_BYTES
+        copies = self._broker.interceptors.copies_of(singles)
+        size = size_of(singles, copies) + NUMBERED_BYTES
         if is_one:
             gathered = self._room_for(message, size, producer_id) or self._begin_anew(producer_id)
             gathered.append(message, request, size)
@@ -376,8 +379,8 @@ class ClientProducer:
             self._complete(number, singles, answer)
             return True
         commit = partial(self._store_numbered, producer_id, singles, answer)
-        if self._division.needs_preparing(singles):
-            self._prepare(singles, commit)
+        if self._division.needs_preparing(singles, copies):
+            self._prepare(singles, copies, commit)
         else:
             commit()
         return True

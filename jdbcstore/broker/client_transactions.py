@@ -13,8 +13,9 @@ from jdbcstore.broker.client_producer import ClientProducer
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.decisions import outcome_in, places_of
 from jdbcstore.broker.delivery import Answer, Delivery
+from jdbcstore.broker.interceptors import Copies
 from jdbcstore.broker.memory import NUMBERED_BYTES
-from jdbcstore.broker.message_division import MessageDivision
+from jdbcstore.broker.message_division import MessageDivision, size_of
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.reader import failure_of
@@ -92,11 +93,15 @@ class ClientTransactions:
             return False
         if self._client.memory.is_short and self._producer.waits_for_spool():
             return False
-        refusal = self._refusal_of(transaction)
+        copies = self._copies_of(transaction, request)
+        if copies is None:
+            return False
+        refusal = self._refusal_of(transaction, copies)
         # The transaction is open until it is prepared, so it is rolled back with a client that goes meanwhile.
-        if transaction.prepared is None and refusal is None and self._division.needs_preparing(transaction.sends):
+        sends = transaction.sends
+        if transaction.prepared is None and refusal is None and self._division.needs_preparing(sends, copies):
             transaction.prepared = prepared = Prepared()
-            job = self._division.preparing(transaction.sends, prepared)
+            job = self._division.preparing(sends, copies, prepared)
             self._client.work(job, request, lambda: None)
             if self._client.is_held:
                 return False
@@ -134,12 +139,15 @@ class ClientTransactions:
         transaction = self._open.named(transaction_id.name)
         if self._client.memory.is_short and self._producer.waits_for_spool():
             return False
-        refusal = self._refusal_of(transaction)
+        copies = self._copies_of(transaction, request)
+        if copies is None:
+            return False
+        refusal = self._refusal_of(transaction, copies)
         if refusal is not None:
             self.abort(transaction.name)
             self._client.complete(request, refusal)
             return True
-        answer = self._answer(self._client, request, self._division.size_of(transaction.sends))
+        answer = self._answer(self._client, request, size_of(transaction.sends, copies))
         acknowledged = transaction.acknowledged
         self._open.end(transaction)
         undo = partial(self._consumers.restore, acknowledged)
@@ -238,22 +246,34 @@ class ClientTransactions:
         except JdbcStoreError as error:
             answer(error)
 
-    def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
+    def _copies_of(self, transaction: Transaction, request: object) -> Copies | None:
+        """What copies are made when a transaction is committed: queues may have come since its messages. None if that
+        is being counted: the client is held."""
+        if transaction.copies is None:
+            transaction.copies = copies = Copies()
+            interceptors, takes = self._broker.interceptors, self._broker.scheduler.takes
+            if not interceptors.is_idle:
+                sends = (message for message in transaction.sends if not takes(message))
+                self._client.work(interceptors.counting(sends, copies), request, lambda: None)
+                if self._client.is_held:
+                    copies.took_long = True
+                    return None
+        return transaction.copies
+
+    def _refusal_of(self, transaction: Transaction, copies: Copies) -> ProtocolError | None:
         """Why a transaction cannot be committed."""
         if transaction.is_incomplete:
             return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {transaction.lacks}")
-        if not self._broker.interceptors.is_idle:  # queues may have come since the messages
-            takes = self._broker.scheduler.takes
-            try:
-                self._division.check_copies([message for message in transaction.sends if not takes(message)])
-            except ProtocolError as error:
-                return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {error}")
+        try:
+            self._division.check_copies(copies)
+        except ProtocolError as error:
+            return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {error}")
         return None
 
     def _commit(
         self, transaction: Transaction, request: object, refusal: ProtocolError | None, prepared: Prepared | None
     ) -> None:
-        size = self._division.size_of(transaction.sends)
+        size = size_of(transaction.sends, transaction.copies or Copies())
         if transaction.numbers or transaction.is_incomplete:
             size += NUMBERED_BYTES
         self._open.end(transaction)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from jdbcstore.broker.interest import Interest
@@ -19,7 +20,7 @@ from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.message import Message
 
-__all__ = ["Interceptors", "Route"]
+__all__ = ["Copies", "Interceptors", "Route"]
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,24 @@ class Route(NamedTuple):
             yield self.message
 
 
+@dataclass(slots=True)
+class Copies:
+    """The copies of some messages, beside the messages themselves.
+
+    Attributes:
+        persistent, others: how many there are.
+        bytes: what they take on their way to the store.
+        topics: those that they go to.
+        took_long: whether it took more than a slice of time to know that.
+    """
+
+    persistent: int = 0
+    others: int = 0
+    bytes: int = 0
+    topics: set[Destination] = field(default_factory=set)
+    took_long: bool = False
+
+
 class Interceptors:
     """Knows what a message becomes.
 
@@ -83,6 +102,8 @@ class Interceptors:
         self._mirror = declared.mirrored_queue
         self._virtual_topics = virtual_topics
         self._interests = interests
+        #: Whether the copies of a message depend on what it says.
+        self.has_selectors = any(composite.has_selectors for composite in self._composites)
         #: Whether there are only virtual topics.
         self._is_plain = not self._composites and self._mirror is None
         self._known: dict[Destination, tuple[CompositeDestination, ...]] = {}
@@ -128,23 +149,31 @@ class Interceptors:
         if message.destination is not None and (route is None or route.stays):
             yield message.destination
 
-    def copied_bytes(self, messages: Iterable[Message]) -> int:
-        """What the copies of messages take on their way to the store, beside the messages themselves."""
-        if self.is_idle:
-            return 0
-        return sum(self._count(message) * (message.size + WRITE_BYTES) for message in messages)
+    def copies_of(self, messages: Iterable[Message]) -> Copies:
+        """What copies there are of messages."""
+        copies = Copies()
+        if not self.is_idle:  # asked for each message
+            for _ in self.counting(messages, copies):
+                pass
+        return copies
 
-    def count(self, messages: Iterable[Message], *, is_persistent: bool) -> int:
-        """How many copies those messages have that are persistent, or that are not."""
-        if self.is_idle:  # asked for each message
-            return 0
-        return sum(self._count(message) for message in messages if message.persistent is is_persistent)
-
-    def _count(self, message: Message) -> int:
-        if self._is_plain and message.destination is not None:
-            return len(self._virtual_topics.queues_of(message.destination))
-        route = self.route(message)
-        return 0 if route is None else len(route.places)
+    def counting(self, messages: Iterable[Message], copies: Copies) -> Iterator[None]:
+        """The same, added to what is counted already; a job. There may be many, and selectors for each of them."""
+        for message in messages:
+            destination = message.destination
+            if self._is_plain:
+                count = 0 if destination is None else len(self._virtual_topics.queues_of(destination))
+            else:
+                route = self.route(message)
+                places = () if route is None else route.places
+                count = len(places)
+                copies.topics.update(place.destination for place in places if not place.destination.is_queue)
+            copies.bytes += count * (message.size + WRITE_BYTES)
+            if message.persistent:
+                copies.persistent += count
+            else:
+                copies.others += count
+            yield
 
     def _spread(self, message: Message, at: _Copy, met: set[Destination], places: list[_Copy]) -> bool:
         """Find where a message goes that is sent to a destination.

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from jdbcstore.broker.client_host import ClientHost
+from jdbcstore.broker.interceptors import Copies
 from jdbcstore.broker.memory import WRITE_BYTES
 from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
 from jdbcstore.destination import Destination
 from jdbcstore.errors import NoSuchDestination, ProtocolError
 from jdbcstore.message import Message
 
-__all__ = ["MessageDivision"]
+__all__ = ["MessageDivision", "size_of"]
 
 
 class MessageDivision:
@@ -45,7 +46,7 @@ class MessageDivision:
             self._check_size(message, len(elements))
         singles = message.divided() if is_composite else [message]
         if len(elements) > 1 or self._broker.interceptors.takes(elements[0]):
-            self.check_copies(singles)
+            self.check_copies(self._broker.interceptors.copies_of(singles))
         return singles
 
     def check_targets(self, destination: Destination) -> tuple[Destination, ...]:
@@ -74,37 +75,38 @@ class MessageDivision:
                 f" transaction_bytes_max is {options.transaction_bytes_max}. Send it in several messages"
             )
 
-    def check_copies(self, messages: Sequence[Message]) -> None:
+    def check_copies(self, copies: Copies) -> None:
         """Raise ProtocolError if what virtual and composite destinations copy is more than may be stored at once."""
-        options, interceptors = self._broker.options, self._broker.interceptors
-        copied = interceptors.copied_bytes(messages)
-        if copied > options.transaction_bytes_max:
+        options = self._broker.options
+        if copies.bytes > options.transaction_bytes_max:
             raise ProtocolError(
-                f"The copies for virtual and composite destinations take {copied} bytes: they are stored together, and"
-                f" transaction_bytes_max is {options.transaction_bytes_max}. Send less at once, or remove queues that"
-                " nobody reads"
+                f"The copies for virtual and composite destinations take {copies.bytes} bytes: they are stored"
+                f" together, and transaction_bytes_max is {options.transaction_bytes_max}. Send less at once, or remove"
+                " queues that nobody reads"
             )
-        if copied and (count := interceptors.count(messages, is_persistent=True)) > options.transaction_messages_max:
+        if copies.persistent > options.transaction_messages_max:
             raise ProtocolError(
-                f"There are {count} copies for virtual and composite destinations: they are stored together, and"
-                f" transaction_messages_max is {options.transaction_messages_max}. Send less at once, or remove queues"
-                " that nobody reads"
+                f"There are {copies.persistent} copies for virtual and composite destinations: they are stored"
+                f" together, and transaction_messages_max is {options.transaction_messages_max}. Send less at once, or"
+                " remove queues that nobody reads"
             )
 
-    def needs_preparing(self, messages: Sequence[Message]) -> bool:
+    def needs_preparing(self, messages: Sequence[Message], copies: Copies) -> bool:
         """Whether so much is stored for these messages that it has to be made ready in slices."""
-        copies = self._broker.interceptors.count(messages, is_persistent=True)
-        return len(messages) + copies >= PREPARED_LEAST or any(map(self._has_to_open, messages))
-
-    def _has_to_open(self, message: Message) -> bool:
-        return any(
-            not destination.is_queue and self._broker.has_to_open(destination)
-            for destination in self._broker.interceptors.destinations(message)
+        return (
+            len(messages) + copies.persistent >= PREPARED_LEAST
+            or copies.took_long
+            or any(map(self._has_to_open, messages))
+            or any(map(self._broker.has_to_open, copies.topics))
         )
 
-    def preparing(self, messages: Sequence[Message], prepared: Prepared) -> Iterator[None]:
+    def _has_to_open(self, message: Message) -> bool:
+        destination = message.destination
+        return destination is not None and not destination.is_queue and self._broker.has_to_open(destination)
+
+    def preparing(self, messages: Sequence[Message], copies: Copies, prepared: Prepared) -> Iterator[None]:
         """Do ahead what a commit of many messages costs; a job."""
-        size, memory = self.size_of(messages), self._broker.memory
+        size, memory = size_of(messages, copies), self._broker.memory
         memory.uncommitted += size  # what is prepared has the bodies once more
         try:
             yield from self._broker.preparing(messages, prepared)
@@ -124,7 +126,7 @@ class MessageDivision:
                 raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
             self._broker.check_name(destination)
 
-    def size_of(self, messages: Sequence[Message]) -> int:
-        """Bytes that they take on their way to the store, with their copies."""
-        copied = self._broker.interceptors.copied_bytes(messages)
-        return sum([message.size + WRITE_BYTES for message in messages]) + copied
+
+def size_of(messages: Iterable[Message], copies: Copies) -> int:
+    """Bytes that messages take on their way to the store, with their copies."""
+    return sum([message.size + WRITE_BYTES for message in messages]) + copies.bytes

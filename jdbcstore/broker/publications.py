@@ -15,12 +15,12 @@ from jdbcstore.broker.slices import Slices
 from jdbcstore.broker.topic import Publisher
 from jdbcstore.message import Message
 
-__all__ = ["FollowedAnswer", "Publications"]
+__all__ = ["PUBLISHED_AT_ONCE", "FollowedAnswer", "Publications"]
 
 log = logging.getLogger(__name__)
 
 #: Messages that are published in one go.
-_AT_ONCE: Final = 100
+PUBLISHED_AT_ONCE: Final = 100
 
 _Followed: TypeAlias = Callable[[BaseException | None], None]
 _Entry: TypeAlias = "tuple[Iterable[Message], Publisher | None, Callable[[], object], _Followed]"
@@ -96,7 +96,7 @@ class Publications:
             done: called when they are out, or a defect has stopped that; perhaps before this returns.
             followed: called with the outcome of each, when it is where it belongs, in memory or in the spool.
         """
-        if not self._is_working and count <= _AT_ONCE:
+        if not self._is_working and count <= PUBLISHED_AT_ONCE:
             for _ in self._publishing(messages, publisher, done, followed):
                 pass
             return

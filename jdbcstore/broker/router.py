@@ -19,7 +19,7 @@ from jdbcstore.broker.interceptors import Interceptors
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.prepared import PLACED_LEAST, Prepared
 from jdbcstore.broker.producers import Number
-from jdbcstore.broker.publications import FollowedAnswer, Publications
+from jdbcstore.broker.publications import PUBLISHED_AT_ONCE, FollowedAnswer, Publications
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.reader import failure_of
 from jdbcstore.broker.region_host import NOTHING
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 _COUNTED_MAX: Final = 100_000
 #: Lost messages that are remembered, as ActiveMQ's audit of dead letters does.
 _LOST_MAX: Final = 2048
+#: Messages for which selectors are asked in one go.
+_ASKED_AT_ONCE: Final = 10
 #: Who has taken note of a message that is being stored, and what of.
 _Noted: TypeAlias = tuple[Lane | Topic, Any]
 
@@ -329,7 +331,11 @@ class Router:
             return
         whole = FollowedAnswer(answer)
         following = whole.following(self._following(others))
-        count = len(others) + self._interceptors.count(others, is_persistent=False)
+        count = len(others)
+        if count > _ASKED_AT_ONCE and self._interceptors.has_selectors:
+            count = PUBLISHED_AT_ONCE + 1  # to find their copies may take long
+        elif count <= PUBLISHED_AT_ONCE:
+            count += self._interceptors.copies_of(others).others
         self._publications.publish(following, count, publisher, partial(whole, None), whole.followed)
 
     # -- prepared transactions ---------------------------------------------------------------------------------------

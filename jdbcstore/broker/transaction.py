@@ -13,6 +13,7 @@ from typing import Protocol
 
 from jdbcstore.broker.client_account import ClientAccount
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.interceptors import Copies
 from jdbcstore.broker.memory import DELIVERY_BYTES, TRANSACTION_BYTES
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.prepared import Prepared
@@ -54,6 +55,7 @@ class Transaction:
         "_options",
         "_producers",
         "acknowledged",
+        "copies",
         "found",
         "is_incomplete",
         "lacks",
@@ -90,6 +92,8 @@ class Transaction:
         self.found: bool | BaseException | None = None
         #: What was done ahead for its COMMIT.
         self.prepared: Prepared | None = None
+        #: What copies are made then; None until that is counted.
+        self.copies: Copies | None = None
         self._options = options
         self._bytes = 0
         self._account = account

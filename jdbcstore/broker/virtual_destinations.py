@@ -122,6 +122,9 @@ class VirtualTopic:
         return ".".join([*names[: len(heads)], rest])
 
 
+#: Composites behind one another.
+_FORWARDS_MAX: Final = 100
+
 #: What a broker has without declarations.
 DEFAULT_VIRTUAL_TOPIC: Final = VirtualTopic(name=Topic("VirtualTopic.>"))
 
@@ -229,7 +232,7 @@ class VirtualDestinations:
         mirrored_queue: what topics queues have; None for none.
 
     Raises:
-        ConfigurationError: a composite forwards to itself, by others perhaps.
+        ConfigurationError: a composite forwards to itself, by others perhaps, or by too many others.
     """
 
     virtual_topics: tuple[VirtualTopic, ...] = ()
@@ -237,22 +240,28 @@ class VirtualDestinations:
     mirrored_queue: MirroredQueue | None = None
 
     def __post_init__(self) -> None:
-        known: set[Destination] = set()
+        known: dict[Destination, int] = {}
         for composite in self.composites:
             for to in composite.forward_to:
                 self._follow(to.destination, [], known)
 
-    def _follow(self, destination: Destination, path: list[Destination], known: set[Destination]) -> None:
+    def _follow(self, destination: Destination, path: list[Destination], known: dict[Destination, int]) -> int:
+        """How many destinations a message comes to behind each other, from this one on."""
         if destination in path:
             names = " to ".join(map(str, [*path[path.index(destination) :], destination]))
             raise ConfigurationError(f"composite destinations forward in a circle: from {names}")
-        if destination in known:
-            return
-        for composite in self.composites:
-            if composite.name.matches(destination):
-                for to in composite.forward_to:
-                    self._follow(to.destination, [*path, destination], known)
-        known.add(destination)
+        if destination not in known:
+            path = [*path, destination]
+            composites = [composite for composite in self.composites if composite.name.matches(destination)]
+            targets = [to.destination for composite in composites for to in composite.forward_to]
+            is_deep = len(path) > _FORWARDS_MAX
+            depth = 0 if is_deep else 1 + max((self._follow(target, path, known) for target in targets), default=0)
+            if is_deep or depth > _FORWARDS_MAX:
+                raise ConfigurationError(
+                    f"composite destinations forward to one another more than {_FORWARDS_MAX} times: from {destination}"
+                )
+            known[destination] = depth
+        return known[destination]
 
     def all_virtual_topics(self, *, has_default: bool) -> tuple[VirtualTopic, ...]:
         """The virtual topics, with ActiveMQ's default if that is wanted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -19,6 +20,7 @@ from jdbcstore.broker.virtual_destinations import (
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.identifiers import XATransactionId
+from jdbcstore.message import Message
 from jdbcstore.openwire.commands import TransactionInfo
 from jdbcstore.selector import Selector
 from tests.broker.client import Address, Client
@@ -272,6 +274,51 @@ def test_an_empty_queue_of_a_declared_virtual_topic_is_known_after_a_restart(tmp
 def test_composites_do_not_forward_in_a_circle(composites: tuple[CompositeDestination, ...]) -> None:
     with pytest.raises(ConfigurationError, match="in a circle: from"):
         VirtualDestinations(composites=composites)
+
+
+class Slow:
+    """A selector that takes its time."""
+
+    def matches(self, message: Message) -> bool:
+        """Take some milliseconds."""
+        time.sleep(0.005)
+        return True
+
+
+@pytest.mark.parametrize("persistent", ["true", "false"])
+def test_nobody_waits_while_selectors_are_asked_for_a_transaction(
+    start_broker: StartBroker, open_client: OpenClient, persistent: str
+) -> None:
+    slow = ForwardTo(destination=Queue("A"), selector=cast(Selector, Slow()))
+    address = start_broker(virtual=VirtualDestinations(composites=(composite(Queue("SENT"), slow),)))
+    client, other = open_client(address), open_client(address)
+    client.done("BEGIN", {"transaction": "t"})
+    for _ in range(100):
+        client.send("SEND", {"destination": SENT, "persistent": persistent, "transaction": "t"})
+    client.done("BEGIN", {"transaction": "all are there"})
+    client.send("COMMIT", {"transaction": "t", "receipt": "committed"})
+    waits_s = []
+    while not client.has_frame():
+        began_s = time.monotonic()
+        other.publish("/queue/B", "x")
+        waits_s.append(time.monotonic() - began_s)
+        if client.has_come():
+            client.take_in()
+    assert client.frame().headers["receipt-id"] == "committed"
+    assert len(waits_s) > 10
+    assert max(waits_s) < 0.3  # not the half of a second that all of them take
+    assert len(client.rest_of("/queue/A")) == 100
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_message_is_not_forwarded_for_ever(start_broker: StartBroker, open_client: OpenClient, order: int) -> None:
+    composites = [composite(Queue(f"Q.{number}"), Queue(f"Q.{number + 1}")) for number in range(1001)][::order]
+    with pytest.raises(ConfigurationError, match="forward to one another more than 100 times"):
+        VirtualDestinations(composites=tuple(composites))
+    allowed = [one for one in composites if one.name in {Queue(f"Q.{number}") for number in range(100)}]
+    client = open_client(start_broker(virtual=VirtualDestinations(composites=tuple(allowed))))
+    client.publish("/queue/Q.0", "1")
+    assert client.rest_of("/queue/Q.100") == ["1"]
 
 
 @pytest.mark.parametrize(("prefix", "postfix"), [("A.*", ""), (">.", ""), ("", "*.A"), ("A,B.", "")])

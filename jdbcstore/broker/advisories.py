@@ -282,7 +282,10 @@ class Advisories:
         policy = self._host.policy_for(source)
         if policy.advisory_for_delivery:
             self._tell_of("MessageDelivered", message, source, partial(_origin, message, source))
-        if policy.send_advisory_if_no_consumers and not (is_attended or message.persistent or source.is_advisory):
+        was_told = source.is_advisory or (
+            message.original_destination is not None and message.original_destination.is_advisory
+        )
+        if policy.send_advisory_if_no_consumers and not (is_attended or message.persistent or was_told):
             self._publish(topic := _of("NoConsumer", source), partial(_shown, message, topic))
 
     def consumed(self, message: Message, source: Destination) -> None:
@@ -376,8 +379,13 @@ class Advisories:
                 told.content = None
             return told
 
-        if not source.is_advisory:
+        if not (source.is_advisory or self._tells(message)):
             self._tell(_of(kind, source), make, properties)
+
+    def _tells(self, message: Message) -> bool:
+        """Whether it is an advisory, which a composite may have forwarded: nothing is told of those, or it would tell
+        of itself for ever."""
+        return message.producer_id is not None and message.producer_id == self._producer
 
     def _advisory(self, topic: Topic, subject: _Subject | None, properties: _Properties) -> Message:
         if self._producer is None:

@@ -37,10 +37,11 @@ from jdbcstore.broker.delivery import Answer, Consumer, Delivery, Receiver
 from jdbcstore.broker.delivery_counts import DeliveryCounts
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.memory import WRITE_BYTES
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.subscription_request import AcknowledgeMode
-from jdbcstore.broker.topic import Topic, TopicSubscription
+from jdbcstore.broker.topic import Publisher, Topic, TopicSubscription
 from jdbcstore.broker.topic_history import TopicHistory
 from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
@@ -211,7 +212,7 @@ class DurableSubscription(TopicSubscription):
         messages = left.messages()
         left.forget()
         for message in messages:
-            self.offer(message)
+            self.offer(message, None)
 
     def begin(self, consumer: Consumer) -> None:
         """The store has the subscription: read its messages."""
@@ -285,8 +286,7 @@ class DurableSubscription(TopicSubscription):
         for consumer in list(self.consumers):
             consumer.client.disconnect(text, reason="a rollback has given messages back to its durable subscription")
 
-    def offer(self, message: Message) -> None:
-        """Take a message that is not stored."""
+    def offer(self, message: Message, publisher: Publisher | None) -> None:
         if not self._interest.wants(message):
             return
         lane = self.contents.transient_lane(message)
@@ -296,7 +296,13 @@ class DurableSubscription(TopicSubscription):
             _log_loss(error)
             return
         if completion is not None:
-            self._broker.completions.expect(completion, self._added, (lane, delivery, _log_loss))
+            size = message.size + WRITE_BYTES
+            self._topic.spooling(size, publisher)
+            self._broker.completions.expect(completion, self._added, (lane, delivery, partial(self._spooled, size)))
+
+    def _spooled(self, size: int, error: BaseException | None) -> None:
+        self._topic.spooled(size)
+        _log_loss(error)
 
     def wanted(self, messages: Sequence[Message]) -> Sequence[Message]:
         if self._interest.is_everything:
@@ -558,7 +564,7 @@ class Durables:
             subscription = self._take_up(known, topic, consumer)
             if is_new and consumer.is_retroactive:
                 for message in topic.kept_unstored():
-                    subscription.offer(message)
+                    subscription.offer(message, None)
         self._add(topic, asked, answers, retroactive=consumer.is_retroactive)
         known.topics[topic.destination] = None
         topic.durable.add(known.key)

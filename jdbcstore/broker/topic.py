@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import Final
 
@@ -65,8 +65,13 @@ class TopicSubscription(Queue, ABC):
         """The store has messages at places that were passed: end it, and tell its client why."""
 
     @abstractmethod
-    def offer(self, message: Message) -> None:
-        """Take a message that is not stored."""
+    def offer(self, message: Message, publisher: Publisher | None) -> None:
+        """Take a message that is not stored.
+
+        Args:
+            message: which; shared with others.
+            publisher: who waits if too much of it has to be spooled; None for nobody.
+        """
 
 
 class TopicConsumer(Consumer):
@@ -153,14 +158,9 @@ class TopicConsumer(Consumer):
         if self._is_over(1):
             self._hold_back(publisher)
 
-    def recover(self, messages: Sequence[Message]) -> None:
-        """Take what a topic has kept. The topic bounds it; the last of it is enough while there is little memory."""
-        first = 0
-        if self._broker.memory.is_short:
-            first, room = len(messages), _PENDING_BYTES_SHORT
-            while first and (room := room - messages[first - 1].size) > 0:
-                first -= 1
-        for message in messages[first:]:
+    def recover(self, messages: Iterable[Message]) -> None:
+        """Take what a topic has kept, which the topic bounds."""
+        for message in messages:
             self._take(message, None)
 
     def _take(self, message: Message, publisher: Publisher | None) -> bool:
@@ -374,11 +374,13 @@ class Topic:
 
     __slots__ = (
         "_broker",
+        "_held",
         "_history",
         "_is_advising",
         "_is_retroactive",
         "_is_sending",
         "_publications",
+        "_spooling_bytes",
         "_store",
         "consumers",
         "destination",
@@ -408,6 +410,9 @@ class Topic:
         self._history = history_for(broker, policy)
         self._store: TopicMessageStore | None = None
         self._publications: deque[_Publication] = deque()
+        #: What is on its way to the spool, and who waits for that.
+        self._spooling_bytes = 0
+        self._held: set[Publisher] = set()
         #: Whether one of them is on its way, and has come to only some of the subscribers.
         self._is_sending = False
 
@@ -428,11 +433,11 @@ class Topic:
         """A consumer takes part from now on, and gets what was kept if it wants that."""
         self.consumers[consumer] = None
         if self._history is not None and (consumer.is_retroactive or self._is_retroactive):
-            consumer.recover(self._history.messages())
+            consumer.recover(self._history.recovered())
 
     def kept_unstored(self) -> Sequence[Message]:
         """What was kept for subscribers that come later, and is in no store."""
-        return () if self._history is None else self._history.messages(unstored=True)
+        return () if self._history is None else self._history.recovered(unstored=True)
 
     def open_further(self) -> bool:
         """Do one step of `opening`. Returns whether another one may follow."""
@@ -579,8 +584,31 @@ class Topic:
         if not publication.is_stored:
             for subscription in list(self.subscriptions.values()):
                 if not subscription.has_ended:
-                    subscription.offer(message)
+                    subscription.offer(message, publisher)
                 yield
+
+    def spooling(self, size: int, publisher: Publisher | None) -> None:
+        """A durable subscription spools a message: who publishes waits while all of them have too much to spool.
+
+        Args:
+            size: bytes of it.
+            publisher: who has published it; None if nobody can wait.
+        """
+        self._spooling_bytes += size
+        self._broker.memory.uncommitted += size
+        is_too_much = self._spooling_bytes > self._broker.options.uncommitted_bytes_max
+        if is_too_much and publisher is not None and publisher not in self._held:
+            self._held.add(publisher)
+            publisher.hold()
+
+    def spooled(self, size: int) -> None:
+        """So many bytes are spooled, or lost."""
+        self._spooling_bytes -= size
+        self._broker.memory.uncommitted -= size
+        if self._held and self._spooling_bytes <= self._broker.options.uncommitted_bytes_max // 2:
+            held, self._held = self._held, set()
+            for publisher in held:
+                publisher.let_go()
 
     def _has_expired(self, message: Message) -> bool:
         """Whether it has expired since it came, in the store or behind others. Durable subscriptions bury it."""
@@ -609,7 +637,7 @@ class Topic:
                 consumer.publish(message, publisher)
         if not is_stored:
             for subscription in self.subscriptions.values():
-                subscription.offer(message)
+                subscription.offer(message, publisher)
 
 
 @subject.register

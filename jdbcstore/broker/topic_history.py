@@ -22,6 +22,7 @@ topic that has the next message forgets its oldest ones, and keeps none that doe
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
 
@@ -32,6 +33,8 @@ from jdbcstore.message import Message
 
 __all__ = ["TopicHistory", "history_for"]
 
+#: What a subscriber that comes later gets while there is little memory.
+_BYTES_SHORT: Final = 64 << 10
 #: Above what any policy asks for.
 _EVERYTHING: Final = 1 << 62
 
@@ -97,6 +100,17 @@ class TopicHistory:
             for *_, is_stored, message in in_order
             if not (unstored and is_stored) and not message.expired(now_ms)
         ]
+
+    def recovered(self, *, unstored: bool = False) -> Sequence[Message]:
+        """The same for a subscriber that comes later: the last of it is enough while there is little memory."""
+        messages = self.messages(unstored=unstored)
+        memory = self._host.memory
+        if not memory.is_short and memory.uncommitted <= memory.uncommitted_max:
+            return messages
+        first, room = len(messages), _BYTES_SHORT
+        while first and (room := room - messages[first - 1].size) > 0:
+            first -= 1
+        return messages[first:]
 
     def forget(self) -> None:
         """Nothing is kept any more."""

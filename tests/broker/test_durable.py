@@ -15,6 +15,7 @@ import pytest
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Topic, open_store, running
 from jdbcstore.broker import slices
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
+from jdbcstore.broker.topic import Topic as TopicRegion
 from jdbcstore.config.urls import open_spool
 from jdbcstore.store.contract import SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
@@ -945,3 +946,29 @@ def test_what_no_store_has_goes_with_its_subscription(either: Address, ends: str
             durably(client, selector="n = 1")
             assert client.is_silent()
         assert broker.memory.history == 0
+
+
+def test_who_publishes_waits_for_what_is_spooled(
+    start_broker: StartBroker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that is not persistent is spooled for each subscriber that does not keep up."""
+    subscribers, size = 10, 10_000
+    address = start_broker(memory_bytes_max=2 << 20, uncommitted_bytes_max=size)
+    client, sender = open_client(address, client_id="slow"), open_client(address)
+    for number in range(subscribers):
+        headers = {"activemq.subscriptionName": str(number), "activemq.prefetchSize": "1"}
+        client.subscribe("/topic/T", "client-individual", id=str(number), **headers)
+    broker, most = RUNNING[address], 0
+    spooling = TopicRegion.spooling
+
+    def seen(topic: TopicRegion, *arguments: Any) -> None:
+        nonlocal most
+        spooling(topic, *arguments)
+        most = max(most, broker.memory.uncommitted)
+
+    monkeypatch.setattr(TopicRegion, "spooling", seen)
+    for _ in range(300):
+        sender.send("SEND", {"destination": "/topic/T"}, b"x" * size)
+    sender.done("BEGIN", {"transaction": "all are published"})
+    assert subscribers * size < most < 3 * subscribers * size
+    wait_until(lambda: broker.memory.uncommitted == 0, "all are spooled")

@@ -17,6 +17,7 @@ import pytest
 
 from jdbcstore import Broker, PersistenceAdapter
 from jdbcstore.broker import slices
+from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.interceptors import Interceptors
 from jdbcstore.broker.prepared import PREPARED_LEAST
 from jdbcstore.broker.route import Route
@@ -369,6 +370,28 @@ def test_advisories_go_to_composites_and_not_to_virtual_topics(
     advised.subscribe("/queue/ADVISED")
     assert advised.message().headers["original-destination"] == "/topic/ActiveMQ.Advisory.Queue"
     assert rest(client, "V.A.ActiveMQ.Advisory.Queue", "V.A.NEWS") == [[], ["2"]]
+
+
+def test_an_advisory_that_is_forwarded_tells_nothing_of_itself(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    """Otherwise each of those who cannot keep up with what they are told makes the others lose more, and so on."""
+    policy = DestinationPolicy(
+        pending_limit="constant",
+        pending_messages_max=1,
+        advisory_for_discarding_messages=True,
+        advisory_for_delivery=True,
+        send_advisory_if_no_consumers=True,
+    )
+    told = composite(Topic("ActiveMQ.Advisory.>"), Topic("AUDIT"))
+    client = open_client(start_broker(virtual=VirtualDestinations(composites=(told,)), policies=[policy]))
+    for number in range(6):
+        client.subscribe("/topic/AUDIT", "client", id=str(number), **{"activemq.prefetchSize": "1"})
+    published = brokers[0].topics[Topic("AUDIT")].published
+    for number in range(5):
+        client.publish("/topic/T", str(number), persistent="false")
+    client.done("SEND", {"destination": "/topic/AUDIT", "persistent": "false"})
+    assert brokers[0].topics[Topic("AUDIT")].published - published < 100
 
 
 def test_a_wildcard_makes_queues_of_declared_virtual_topics_known(

@@ -54,7 +54,7 @@ class InUse:
     def admit(self, message: Message) -> None:
         """It does not want it."""
 
-    def offer(self, message: Message) -> None:
+    def offer(self, message: Message, publisher: object) -> None:
         """Nor this one."""
 
 

@@ -357,11 +357,11 @@ def test_there_is_a_limit(start_broker: StartBroker, open_client: OpenClient, br
     wall = Wall(brokers[0])
     client.subscribe("/queue/A")
     for _ in range(2):
-        schedule(client, delay=1000)
-    assert "scheduled_jobs_max is 2" in client.request("SEND", scheduled(delay=1000)).headers["message"]
-    wall.move(1000)
+        schedule(client, delay=60_000)
+    assert "scheduled_jobs_max is 2" in client.request("SEND", scheduled(delay=60_000)).headers["message"]
+    wall.move(60_000)
     bodies(client, 2)
-    schedule(client, delay=1000)
+    schedule(client, delay=60_000)
 
 
 # -- the management destination --------------------------------------------------------------------------------------

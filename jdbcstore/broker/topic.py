@@ -152,7 +152,7 @@ class TopicConsumer(Consumer):
 
         Args:
             message: for its topic.
-            publisher: who waits then; None for nobody, what is more than twice as much ends the connection.
+            publisher: who waits then. None if nobody can: more than twice as much ends the connection.
         """
         if not self._take(message, publisher):
             return
@@ -319,6 +319,8 @@ class TopicConsumer(Consumer):
         self._disconnect(len(self._pending))
 
     def _disconnect(self, pending: int) -> None:
+        if self.is_closed:  # since this was decided
+            return
         self.client.disconnect(
             f"Subscription to {self.destination} is too slow: {pending} messages are waiting for it",
             reason="slow consumer",

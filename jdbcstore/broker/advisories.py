@@ -41,6 +41,7 @@ Source: ActiveMQ's AdvisoryBroker and AdvisorySupport.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -69,6 +70,8 @@ from jdbcstore.primitives import Value
 from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["Advisories", "AdvisoryHost"]
+
+log = logging.getLogger(__name__)
 
 _MASTER: Final = Topic(f"{ADVISORY_PREFIX}MasterBroker")
 _TEMPORARY_QUEUES: Final = Topic(f"{ADVISORY_PREFIX}TempQueue")
@@ -479,3 +482,5 @@ def _shown(message: Message, topic: Topic) -> Message:
 
 def _told(error: BaseException | None) -> None:
     """Nobody waits for an advisory."""
+    if error is not None:
+        log.warning("an advisory was lost error=%r", str(error))

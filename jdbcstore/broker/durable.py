@@ -46,7 +46,7 @@ from jdbcstore.broker.topic_history import TopicHistory
 from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
-from jdbcstore.errors import JdbcStoreError, NoSuchSubscription, ProtocolError
+from jdbcstore.errors import JdbcStoreError, NoSuchSubscription, ProtocolError, StoreError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.selector import CONVERT_STRINGS
@@ -289,6 +289,9 @@ class DurableSubscription(TopicSubscription):
     def offer(self, message: Message, publisher: Publisher | None) -> None:
         if not self._interest.wants(message):
             return
+        if publisher is None and self._topic.has_much_to_store:
+            _log_loss(StoreError("too much is on its way to the store, and nobody can wait"))
+            return
         lane = self.contents.transient_lane(message)
         try:
             completion, delivery = lane.add(message.copy(), visible=True)
@@ -297,11 +300,11 @@ class DurableSubscription(TopicSubscription):
             return
         if completion is not None:
             size = message.size + WRITE_BYTES
-            self._topic.spooling(size, publisher)
+            self._topic.storing(size, publisher)
             self._broker.completions.expect(completion, self._added, (lane, delivery, partial(self._spooled, size)))
 
     def _spooled(self, size: int, error: BaseException | None) -> None:
-        self._topic.spooled(size)
+        self._topic.done_storing(size)
         _log_loss(error)
 
     def wanted(self, messages: Sequence[Message]) -> Sequence[Message]:

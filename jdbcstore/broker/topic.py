@@ -13,6 +13,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Final
 
@@ -21,7 +22,7 @@ from jdbcstore.broker.destination_host import DestinationHost, Publisher
 from jdbcstore.broker.eviction import EvictionQueue
 from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.lane import Lane
-from jdbcstore.broker.memory import DELIVERY_BYTES
+from jdbcstore.broker.memory import DELIVERY_BYTES, WRITE_BYTES
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.broker.subscription_request import AcknowledgeMode
@@ -151,7 +152,7 @@ class TopicConsumer(Consumer):
 
         Args:
             message: for its topic.
-            publisher: who waits then; None for nobody, what is more than twice as much ends the connection.
+            publisher: who waits then. None if nobody can: more than twice as much ends the connection.
         """
         if not self._take(message, publisher):
             return
@@ -318,6 +319,8 @@ class TopicConsumer(Consumer):
         self._disconnect(len(self._pending))
 
     def _disconnect(self, pending: int) -> None:
+        if self.is_closed:  # since this was decided
+            return
         self.client.disconnect(
             f"Subscription to {self.destination} is too slow: {pending} messages are waiting for it",
             reason="slow consumer",
@@ -380,8 +383,8 @@ class Topic:
         "_is_retroactive",
         "_is_sending",
         "_publications",
-        "_spooling_bytes",
         "_store",
+        "_storing_bytes",
         "consumers",
         "destination",
         "durable",
@@ -410,8 +413,8 @@ class Topic:
         self._history = history_for(broker, policy)
         self._store: TopicMessageStore | None = None
         self._publications: deque[_Publication] = deque()
-        #: What is on its way to the spool, and who waits for that.
-        self._spooling_bytes = 0
+        #: What is on its way to the store or the spool and no client has an answer for, and who waits for that.
+        self._storing_bytes = 0
         self._held: set[Publisher] = set()
         #: Whether one of them is on its way, and has come to only some of the subscribers.
         self._is_sending = False
@@ -494,6 +497,13 @@ class Topic:
             answer: told when it is stored, or at once if it need not be.
         """
         if self.keeps(message):
+            if publisher is None and not message.persistent:  # an advisory
+                if self.has_much_to_store:
+                    answer(StoreError("too much is on its way to the store, and nobody can wait"))
+                    return
+                size = message.size + WRITE_BYTES
+                self.storing(size, None)
+                answer = partial(self._answered, size, answer)
             try:
                 completion = self.open_store().add_message(message)
             except JdbcStoreError as error:
@@ -510,6 +520,10 @@ class Topic:
         else:
             self._send(message, publisher, is_stored=False)
         answer(None)
+
+    def _answered(self, size: int, answer: Answer, error: BaseException | None) -> None:
+        self.done_storing(size)
+        answer(error)
 
     def _stored(self, subject: tuple[_Publication, Answer], error: BaseException | None) -> None:
         publication, answer = subject
@@ -587,25 +601,30 @@ class Topic:
                     subscription.offer(message, publisher)
                 yield
 
-    def spooling(self, size: int, publisher: Publisher | None) -> None:
-        """A durable subscription spools a message: who publishes waits while all of them have too much to spool.
+    @property
+    def has_much_to_store(self) -> bool:
+        """Whether who publishes has to wait for the store or the spool."""
+        return self._storing_bytes > self._broker.options.uncommitted_bytes_max
+
+    def storing(self, size: int, publisher: Publisher | None) -> None:
+        """A message that is not persistent is being stored, or spooled for one of the durable subscriptions: who
+        publishes waits while that is too much.
 
         Args:
             size: bytes of it.
             publisher: who has published it; None if nobody can wait.
         """
-        self._spooling_bytes += size
+        self._storing_bytes += size
         self._broker.memory.uncommitted += size
-        is_too_much = self._spooling_bytes > self._broker.options.uncommitted_bytes_max
-        if is_too_much and publisher is not None and publisher not in self._held:
+        if publisher is not None and self.has_much_to_store and publisher not in self._held:
             self._held.add(publisher)
             publisher.hold()
 
-    def spooled(self, size: int) -> None:
-        """So many bytes are spooled, or lost."""
-        self._spooling_bytes -= size
+    def done_storing(self, size: int) -> None:
+        """So many bytes are stored, spooled, or lost."""
+        self._storing_bytes -= size
         self._broker.memory.uncommitted -= size
-        if self._held and self._spooling_bytes <= self._broker.options.uncommitted_bytes_max // 2:
+        if self._held and self._storing_bytes <= self._broker.options.uncommitted_bytes_max // 2:
             held, self._held = self._held, set()
             for publisher in held:
                 publisher.let_go()

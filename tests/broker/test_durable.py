@@ -21,6 +21,7 @@ from jdbcstore.store.contract import SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import RUNNING, OpenClient, StartBroker
+from tests.broker.test_receipts import commits_held
 from tests.servers.prepared import PreparedFile
 from tests.waiting import wait_until
 
@@ -959,16 +960,35 @@ def test_who_publishes_waits_for_what_is_spooled(
         headers = {"activemq.subscriptionName": str(number), "activemq.prefetchSize": "1"}
         client.subscribe("/topic/T", "client-individual", id=str(number), **headers)
     broker, most = RUNNING[address], 0
-    spooling = TopicRegion.spooling
+    storing = TopicRegion.storing
 
     def seen(topic: TopicRegion, *arguments: Any) -> None:
         nonlocal most
-        spooling(topic, *arguments)
+        storing(topic, *arguments)
         most = max(most, broker.memory.uncommitted)
 
-    monkeypatch.setattr(TopicRegion, "spooling", seen)
+    monkeypatch.setattr(TopicRegion, "storing", seen)
     for _ in range(300):
         sender.send("SEND", {"destination": "/topic/T"}, b"x" * size)
     sender.done("BEGIN", {"transaction": "all are published"})
     assert subscribers * size < most < 3 * subscribers * size
     wait_until(lambda: broker.memory.uncommitted == 0, "all are spooled")
+
+
+@pytest.mark.parametrize("is_in_use", [True, False])
+def test_advisories_are_lost_rather_than_kept_without_end_where_the_store_is_slow(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter, is_in_use: bool
+) -> None:
+    """Nobody could wait for it."""
+    address = start_broker(sqlite_store, uncommitted_bytes_max=10_000, memory_bytes_max=2 << 20)
+    client, other = open_client(address, client_id="slow"), open_client(address)
+    headers = {"activemq.subscriptionName": "told", "activemq.prefetchSize": "1"}
+    client.subscribe("/topic/ActiveMQ.Advisory.Consumer.Queue.A", "client", **headers)
+    if not is_in_use:
+        client.done("UNSUBSCRIBE", {"id": "1"})
+    with commits_held():
+        for _ in range(900 if is_in_use else 50):  # memory is full then
+            other.subscribe("/queue/A")
+            other.done("UNSUBSCRIBE", {"id": "1"})
+        assert 10_000 < RUNNING[address].memory.uncommitted < 15_000
+    wait_until(lambda: RUNNING[address].memory.uncommitted == 0, "all are stored")

@@ -145,6 +145,13 @@ def test_a_load_is_final_when_the_standbys_have_it(server: PostgreSQLServer, end
         assert committing.result(WAIT_S) == 1
 
 
+def acquired(locker: LeaseDatabaseLocker | DatabaseLocker) -> int:
+    """Our term, as soon as the lock row is free: the session whose wait has ended may have it locked a moment longer."""
+    while (term := locker.acquire()) is None:
+        pass
+    return term
+
+
 @pytest.mark.parametrize("locker_class", [LeaseDatabaseLocker, DatabaseLocker])
 def test_nobody_is_master_by_a_term_that_no_standby_has(
     server: PostgreSQLServer, end: str, locker_class: type[LeaseDatabaseLocker | DatabaseLocker]
@@ -159,8 +166,7 @@ def test_nobody_is_master_by_a_term_that_no_standby_has(
             assert locker.lease is None
             end_wait(server, end)
             with pytest.raises(StoreError):
-                while locker.acquire() is None:  # the session whose wait has ended may have the row locked still
-                    pass
+                acquired(locker)
             assert locker.lease is None
 
         def is_master() -> bool:

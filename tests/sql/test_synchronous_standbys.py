@@ -146,7 +146,7 @@ def test_a_load_is_final_when_the_standbys_have_it(server: PostgreSQLServer, end
 
 
 def acquired(locker: LeaseDatabaseLocker | DatabaseLocker) -> int:
-    """Our term, as soon as the lock row is free: the session whose wait has ended may have it locked a moment longer."""
+    """Our term, when the lock row is free: the session whose wait has ended may have it locked a moment longer."""
     while (term := locker.acquire()) is None:
         pass
     return term

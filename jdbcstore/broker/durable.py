@@ -212,7 +212,7 @@ class DurableSubscription(TopicSubscription):
         messages = left.messages()
         left.forget()
         for message in messages:
-            self.offer(message, None)
+            self.take(message, None)
 
     def begin(self, consumer: Consumer) -> None:
         """The store has the subscription: read its messages."""
@@ -287,10 +287,14 @@ class DurableSubscription(TopicSubscription):
             consumer.client.disconnect(text, reason="a rollback has given messages back to its durable subscription")
 
     def offer(self, message: Message, publisher: Publisher | None) -> None:
-        if not self._interest.wants(message):
-            return
-        if publisher is None and self._topic.has_much_to_store:
+        if not (publisher is None and self._topic.has_much_to_store):
+            self.take(message, publisher)
+        elif self._interest.wants(message):
             _log_loss(StoreError("too much is on its way to the store, and nobody can wait"))
+
+    def take(self, message: Message, publisher: Publisher | None) -> None:
+        """As `offer`, of what the broker has in memory anyway: it is not lost because the store does not keep up."""
+        if not self._interest.wants(message):
             return
         lane = self.contents.transient_lane(message)
         try:
@@ -567,7 +571,7 @@ class Durables:
             subscription = self._take_up(known, topic, consumer)
             if is_new and consumer.is_retroactive:
                 for message in topic.kept_unstored():
-                    subscription.offer(message, None)
+                    subscription.take(message, None)
         self._add(topic, asked, answers, retroactive=consumer.is_retroactive)
         known.topics[topic.destination] = None
         topic.durable.add(known.key)

@@ -8,6 +8,7 @@ what it has done stays. If the one that began goes nothing of the branch takes e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
@@ -99,7 +100,7 @@ class Transaction:
         self._held: list[ProducerId] = []
         self._kept = TRANSACTION_BYTES + len(name)
         #: How many messages consumers would have got for what is acknowledged in it, but do not get before it ends.
-        self._withheld: dict[Consumer, int] = {}
+        self._withheld: Counter[Consumer] = Counter()
         #: The names of the first acknowledged ones, and how many those are.
         self._names: set[str] = set()
         self._named = 0
@@ -133,7 +134,7 @@ class Transaction:
         self._kept += size
         self.acknowledged.extend(deliveries)
         if consumer.prefetch and not consumer.is_extended:
-            self._withheld[consumer] = self._withheld.get(consumer, 0) + len(deliveries)
+            self._withheld[consumer] += len(deliveries)
             consumer.withhold(len(deliveries))
 
     def has_acknowledged(self, name: str) -> bool:
@@ -183,9 +184,8 @@ class Transaction:
         self._bytes += other._bytes
         self._account.count(other._kept)
         self._kept += other._kept
-        for consumer, count in other._withheld.items():
-            self._withheld[consumer] = self._withheld.get(consumer, 0) + count
-        other._withheld = {}
+        self._withheld += other._withheld
+        other._withheld.clear()
 
     def close(self) -> None:
         """It has come to its end: nothing is kept for it."""
@@ -193,7 +193,7 @@ class Transaction:
         self._kept = 0
         for consumer, count in self._withheld.items():
             consumer.grant(count)
-        self._withheld = {}
+        self._withheld.clear()
         self._release()
         self.forget_prepared()
 

@@ -949,6 +949,21 @@ def test_what_no_store_has_goes_with_its_subscription(either: Address, ends: str
         assert broker.memory.history == 0
 
 
+def test_what_no_store_has_is_not_lost_because_much_is_on_its_way_to_the_store(
+    either: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = RUNNING[either]
+    with subscriber(either) as client:
+        durably(client, "client")
+        publish(either, "a", "b", persistent="false")
+        assert [client.message().text for _ in range(2)] == ["a", "b"]
+    wait_until(lambda: broker.memory.history > 0)
+    monkeypatch.setattr(TopicRegion, "has_much_to_store", True)
+    with subscriber(either) as client:
+        durably(client)
+        assert [client.message().text for _ in range(2)] == ["a", "b"]
+
+
 def test_who_publishes_waits_for_what_is_spooled(
     start_broker: StartBroker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

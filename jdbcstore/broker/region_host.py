@@ -7,7 +7,6 @@ from typing import Final, Protocol
 
 from jdbcstore.broker.delivery import Answer, Answers, Delivery
 from jdbcstore.broker.destination_host import DestinationHost
-from jdbcstore.broker.interceptors import Interceptors
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.route import Route
@@ -102,10 +101,6 @@ class RegionHost(DestinationHost, Protocol):
         prepared: Prepared | None = None,
     ) -> Completion[None] | None:
         """Publish and settle several messages: all or nothing, as far as they are in the store."""
-
-    @property
-    def interceptors(self) -> Interceptors:
-        """Know what goes elsewhere, too."""
 
     def expire_unused(
         self, message: Message, store: TopicMessageStore, subscription: SubscriptionKey, *, is_buried: bool

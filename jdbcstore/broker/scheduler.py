@@ -253,17 +253,14 @@ class Scheduler:
             self._hold(place, 0, damage)
         is_held = self._holds > 0
         for job in page.jobs:
-            if is_held and self._goes_to_topics(job):
-                self._passed = job.place
-                self._done()
-            else:
-                self._fire(job)
+            self._fire(job, is_held=is_held)
 
     def _rest(self, due_ms: int) -> None:
         self._is_at_work = False
         self._wait_until(min(due_ms, self._due_ms))
 
-    def _fire(self, job: ScheduledJob) -> None:
+    def _fire(self, job: ScheduledJob, *, is_held: bool) -> None:
+        """Send what is due. While subscribers hold the scheduler back, what is published waits, itself or a copy."""
         now_ms = self.now_ms()
         try:
             message_id = self._next_message_id()
@@ -277,16 +274,12 @@ class Scheduler:
                 log.exception("defect in firing a scheduled message job_id=%s", job.job_id)
             self._hold(job.place, job.repeat, error)
             return
+        if is_held and any(not destination.is_queue for route in routes for destination in route.destinations()):
+            self._passed = job.place
+            self._done()
+            return
         answer = partial(self._answered, self._mastership, job, len(routes))
         self._broker.commit(routes, [], self, answer, Commit(jobs=firing.changes))
-
-    def _goes_to_topics(self, job: ScheduledJob) -> bool:
-        """Whether what a job sends is published, itself or a copy."""
-        message = job.message
-        if message.destination is None or is_redelivery(job):
-            return False
-        routes = map(self._broker.interceptors.route, message.divided())
-        return any(not destination.is_queue for route in routes for destination in route.destinations())
 
     def _next_message_id(self) -> MessageId:
         self._sent += 1

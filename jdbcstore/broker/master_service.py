@@ -98,6 +98,7 @@ class MasterService:
         await broker.slices.complete(self._loading(destinations))
         await broker.pauses.load(destinations, self._call)
         await broker.in_doubt.load(self._call)
+        await broker.scheduler.load(self._call)
 
     def _loading(self, destinations: Iterable[Destination]) -> Iterator[None]:
         broker = self._broker

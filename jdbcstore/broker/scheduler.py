@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -81,6 +81,7 @@ class Scheduler:
             asks_for_schedule if broker.options.scheduler_support else lambda message: False
         )
         self._broker = broker
+        self._kept: JobStore | None = None
         self._store: JobStore | None = None
         self._why_not = ""
         self._timer: asyncio.TimerHandle | None = None
@@ -101,23 +102,36 @@ class Scheduler:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """The broker is master now."""
-        self.end()
+    async def load(self, call: Callable[[Callable[[], int]], Awaitable[int]]) -> None:
+        """Find the jobs of a store that was just opened, and count them while nobody changes them.
+
+        Args:
+            call: calls a function that blocks in a thread.
+
+        Raises:
+            StoreError, LeaseLost: they could not be counted.
+        """
         adapter = self._broker.adapter
+        self._kept, self._count = None, 0
         self._why_not = (
             f"the store {adapter.location} keeps none; a KahaDB directory or a database does ('jdbcstore migrate')"
         )
         if not self._broker.options.scheduler_support or not isinstance(adapter, SupportsScheduling):
             return
         try:
-            self._store = adapter.job_store()
+            store = adapter.job_store()
         except SchemaMismatch as error:
             self._why_not = str(error)
             log.warning("messages cannot be scheduled error=%r", str(error))
             return
+        self._count = await call(store.job_count)
+        self._kept = store
+
+    def begin(self) -> None:
+        """The broker is master now, of the store that was loaded."""
+        self.end()
+        self._store = self._kept
         self._producer, self._sent = ProducerId(self._broker.next_connection_id(), 1, 1), 0
-        self._count_again(self._store)
         self.look()
 
     def end(self) -> None:
@@ -177,14 +191,23 @@ class Scheduler:
             elif job.next_due_ms is None:
                 self._count -= 1
 
-    def _count_again(self, store: JobStore) -> None:
-        mastership = self._mastership
+    def removed(self) -> None:
+        """Jobs were removed that nobody counted: count what is left, and look when the first of it is due.
 
-        def counted(reading: asyncio.Future[int]) -> None:
-            if not reading.cancelled() and reading.exception() is None and mastership == self._mastership:
-                self._count = reading.result()
+        What is committed meanwhile is counted as well, some of it twice: until the next count it may be a few more.
+        """
+        if self._store is not None:
+            counting = self._broker.read(self._store.job_count)
+            counting.add_done_callback(partial(self._counted, self._mastership, self._count))
+            self.look()
 
-        self._broker.read(store.job_count).add_done_callback(counted)
+    def _counted(self, mastership: int, before: int, counting: asyncio.Future[int]) -> None:
+        if mastership != self._mastership or counting.cancelled():
+            return
+        if (error := counting.exception()) is None:
+            self._count += counting.result() - before
+        else:
+            log.warning("scheduled messages could not be counted after a removal error=%r", str(error))
 
     # -- the timer -----------------------------------------------------------------------------------------------
 
@@ -378,7 +401,7 @@ class Scheduler:
         def done(_: object, error: BaseException | None) -> None:
             try:
                 if self._store is store:
-                    self._count_again(store)
+                    self.removed()
             finally:
                 answer(error)
 

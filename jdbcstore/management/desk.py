@@ -199,7 +199,7 @@ class Desk:
         if jobs is None or not await self.broker.read(jobs.has_job, job_id):
             return 0
         await self._completed(jobs.remove_job(job_id))
-        self.broker.scheduler.look()
+        self.broker.scheduler.removed()
         return 1
 
     async def remove_all_scheduled(self) -> int:
@@ -209,7 +209,7 @@ class Desk:
             return 0
         count = await self.broker.read(jobs.job_count)
         await self._completed(jobs.remove_jobs())
-        self.broker.scheduler.look()
+        self.broker.scheduler.removed()
         return count
 
     def _jobs(self) -> JobStore | None:

@@ -13,6 +13,7 @@ import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, open_store, running
 from jdbcstore.store.contract import JobStore, SupportsScheduling
+from jdbcstore.store.jdbc.job_store import JdbcJobStore
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
 from tests.broker.test_receipts import commits_fail, commits_held
@@ -362,6 +363,29 @@ def test_there_is_a_limit(start_broker: StartBroker, open_client: OpenClient, br
     wall.move(60_000)
     bodies(client, 2)
     schedule(client, delay=60_000)
+
+
+def test_what_is_scheduled_at_once_counts(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted, count_jobs = [], JdbcJobStore.job_count
+
+    def counts_slowly(jobs: JdbcJobStore) -> int:
+        count = count_jobs(jobs)
+        time.sleep(0.2)
+        counted.append(count)
+        return count
+
+    monkeypatch.setattr(JdbcJobStore, "job_count", counts_slowly)
+    client = open_client(start_broker(sqlite_store, scheduled_jobs_max=2))
+    for _ in range(2):
+        schedule(client, delay=LATER)
+    wait_until(lambda: counted)
+    assert "scheduled_jobs_max is 2" in client.request("SEND", scheduled(delay=LATER)).headers["message"]
+    assert counted == [0]
 
 
 # -- the management destination --------------------------------------------------------------------------------------

@@ -174,18 +174,11 @@ def _shown(xid: XATransactionId) -> str:
 
 
 def work_of_java(activemq: ActiveMQ, history: History, first: int) -> None:
-    """It sends, acknowledges, decides about a transaction, and a subscriber receives."""
-    for name, known in history.queues.items():
-        with client(activemq.stomp_port, sends_text=True) as (connection, collector):
-            for one in range(first, first + 5):
-                connection.send(f"/queue/{name}", str(one), headers={"persistent": "true", "receipt": str(one)})
-                known.settled(str(one), is_there=True)
-            connection.subscribe(f"/queue/{name}", id="1", ack="client-individual")
-            collector.wait_for(len(known.sure))
-            for place in (0, 3):
-                headers, body = collector.messages[place]
-                connection.ack(headers["ack"], receipt=f"acknowledged {place}")
-                known.settled(number(body.decode()), is_there=False)
+    """It sends, acknowledges, decides about a transaction, and a subscriber receives.
+
+    The subscriber comes first: Java answers what it acknowledges before that is written. It is written when what is
+    sent after it is answered.
+    """
     history_of = history.subscriptions[KEYS[1].client_id]
     topic = f"/topic/{TOPIC.physical_name}"
     with client(activemq.stomp_port, client_id=KEYS[1].client_id, sends_text=True) as (connection, collector):
@@ -197,6 +190,17 @@ def work_of_java(activemq: ActiveMQ, history: History, first: int) -> None:
         headers, body = collector.messages[0]
         connection.ack(headers["ack"], receipt="acknowledged")
         history_of.settled(body.decode(), is_there=False)
+    for name, known in history.queues.items():
+        with client(activemq.stomp_port, sends_text=True) as (connection, collector):
+            for one in range(first, first + 5):
+                connection.send(f"/queue/{name}", str(one), headers={"persistent": "true", "receipt": str(one)})
+                known.settled(str(one), is_there=True)
+            connection.subscribe(f"/queue/{name}", id="1", ack="client-individual")
+            collector.wait_for(len(known.sure))
+            for place in (0, 3):
+                headers, body = collector.messages[place]
+                connection.ack(headers["ack"], receipt=f"acknowledged {place}")
+                known.settled(number(body.decode()), is_there=False)
 
 
 def test_what_a_kill_leaves_is_whole_for_java_and_back(class_path: str, tmp_path: Path) -> None:

@@ -440,3 +440,19 @@ def test_a_broker_that_is_killed_in_a_move_has_each_message_once(tmp_path: Path,
     assert moved == names(4000)[: len(moved)]
     assert left == names(4000)[len(moved) :]
     assert len(moved) >= 300
+
+
+def test_what_an_operator_removes_of_the_scheduled_messages_makes_room() -> None:
+    later = {"destination": "/queue/A", "persistent": "true", "AMQ_SCHEDULED_DELAY": "3600000"}
+    with managed(MemoryPersistenceAdapter(), scheduled_jobs_max=2) as broker, Client(broker.address) as client:
+        client.connect()
+        for removed in (1, 2):
+            while client.request("SEND", later).command == "RECEIPT":
+                pass
+            jobs, _ = broker.call(broker.face.scheduled(None, 10))
+            assert len(jobs) == 2
+            if removed == 1:
+                assert broker.call(broker.face.remove_scheduled(jobs[0].job_id)) == 1
+            else:
+                assert broker.call(broker.face.remove_all_scheduled()) == 2
+            wait_until(lambda: client.request("SEND", later).command == "RECEIPT")

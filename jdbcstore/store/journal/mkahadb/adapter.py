@@ -16,20 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from jdbcstore.destination import Destination, Queue, Topic
-from jdbcstore.errors import (
-    JdbcStoreError,
-    LeaseLost,
-    OutcomeUnknown,
-    StoreClosed,
-    StoreError,
-    StoreUnavailable,
-    TransientStoreError,
-)
+from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreClosed, StoreError, StoreUnavailable
 from jdbcstore.identifiers import ProducerId, XATransactionId
-from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
     Commit,
@@ -37,20 +28,18 @@ from jdbcstore.store.contract import (
     Locker,
     MessageStore,
     PersistenceAdapter,
-    PreparedTransaction,
     TransactionStore,
 )
 from jdbcstore.store.disk import bytes_in, make_directory
-from jdbcstore.store.jobs import HELD_MS, JobPage, JobPlace, JobStore, ScheduledJob
+from jdbcstore.store.jobs import JobStore
 from jdbcstore.store.journal.commands import Command
-from jdbcstore.store.journal.job_changes import ChosenJobs, DecidedJobs
-from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.job_changes import DecidedJobs
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.scheduler import DIRECTORY as SCHEDULER
 from jdbcstore.store.journal.kahadb.scheduler import warn_of_scheduled_beside
-from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
-from jdbcstore.store.journal.known import KnownDestination
 from jdbcstore.store.journal.messages import JournalMessageStore
+from jdbcstore.store.journal.mkahadb.child import Child
+from jdbcstore.store.journal.mkahadb.commits import CommitOverSeveral
 from jdbcstore.store.journal.mkahadb.directory_kind import refuse_what_is_no_mkahadb_store
 from jdbcstore.store.journal.mkahadb.filters import (
     EVERYTHING,
@@ -61,78 +50,20 @@ from jdbcstore.store.journal.mkahadb.filters import (
     is_store,
     stores_of,
 )
+from jdbcstore.store.journal.mkahadb.job_store import SharedJobStore
 from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 from jdbcstore.store.journal.mkahadb.outcomes import LOCAL_XA_FORMAT, Outcomes
+from jdbcstore.store.journal.mkahadb.steps import force_periodic, written
+from jdbcstore.store.journal.mkahadb.transaction_store import SharedTransactionStore
 from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
 from jdbcstore.store.journal.topics import JournalTopicMessageStore
-from jdbcstore.store.journal.work import Acknowledge, Came, Decide, Meant, PrepareAll
-from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
 from jdbcstore.store.unlocked import NoLocker
 
-__all__ = ["Child", "MKahaDBPersistenceAdapter"]
+__all__ = ["MKahaDBPersistenceAdapter"]
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class _SharedLocker(NoLocker):
-    """The lock of all, as one of the stores sees it."""
-
-    def __init__(self, locker: SharedFileLocker | NoLocker) -> None:
-        super().__init__(locker.options)
-        self._of_all = locker
-
-    def prove(self) -> None:
-        self._of_all.prove()
-
-    def hold(self) -> Callable[[], object]:
-        return self._of_all.hold()
-
-
-class Child(KahaDBPersistenceAdapter):
-    """One of the stores.
-
-    Args:
-        parent: all of them.
-        directory: its own.
-        options: how it is kept.
-        keeps_jobs: whether the scheduled messages of all are in its index.
-    """
-
-    def __init__(
-        self, parent: MKahaDBPersistenceAdapter, directory: Path, options: KahaDBOptions, *, keeps_jobs: bool
-    ) -> None:
-        self._parent = parent
-        super().__init__(directory, options)
-        if keeps_jobs:
-            self.scheduler = SchedulerJournal(parent.directory, options)
-
-    @property
-    def transactions(self) -> BufferedTransactionStore:
-        """Its transactions."""
-        return self._transactions
-
-    def _new_locker(self) -> NoLocker:
-        return _SharedLocker(self._parent.shared_locker)
-
-    def _look_beside(self) -> None:
-        """The parent does."""
-
-    def numbers_for(self, xid: XATransactionId) -> list[int]:
-        """Numbers for what a prepared transaction adds. The caller holds `order`."""
-        index = self.reading()
-        return [self.next_sequence() for one in index.operations(index.prepared()[xid]) if one.adds]
-
-    def has_anything(self) -> bool:
-        """Whether there is anything in it that somebody may ask for."""
-        index = self.reading()
-        return bool(self.destinations() or index.prepared() or index.remembers_producers())
-
-    def next_sequence(self) -> int:
-        index = self.opened()
-        index.given = self._parent.next_number(index.given)
-        return index.given
 
 
 class MKahaDBPersistenceAdapter(PersistenceAdapter):
@@ -160,8 +91,8 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         self._given = 0
         self._outcomes = Outcomes(self.directory / TX_STORE)
         self._worker: ThreadPoolExecutor | None = None
-        self._transactions = _TransactionStore(self)
-        self._jobs = _JobStore(self)
+        self._transactions = SharedTransactionStore(self, self)
+        self._jobs = SharedJobStore(self)
         self._global_id = b""
         self._count = 0
         self._acquired_itself = False
@@ -269,8 +200,8 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
             if scheduled:
                 log.info("decided transaction=%s store=%s commits=True", xid, SCHEDULER)
                 child = self._child(self._name_for_everything())
-                _written(child, [DecidedJobs(scheduled)])
-                _force_periodic([child])
+                written(child, [DecidedJobs(scheduled)])
+                force_periodic([child])
         return not self._outcomes.is_damaged
 
     def stop(self) -> None:
@@ -431,7 +362,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         if commit.jobs:
             children[self.scheduling_child()] = None
         if len(children) > 1:
-            return _OverSeveral(self, commit, list(children)).submit()
+            return CommitOverSeveral(self, commit, list(children)).submit()
         child = next(iter(children), None) or self.any_child()
         return child.commit_together(commit)
 
@@ -507,302 +438,3 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         """It is done everywhere; if that cannot be written the next start finds nothing to do."""
         with suppress(StoreError):
             self._outcomes.done(xid)
-
-
-class _OverSeveral:
-    """A commit over several stores."""
-
-    def __init__(self, adapter: MKahaDBPersistenceAdapter, commit: Commit, children: list[Child]) -> None:
-        self._adapter = adapter
-        self._commit = commit
-        self._children = sorted(children, key=lambda one: one.directory)
-        self._xid = adapter.new_xid()
-        self._scheduling = adapter.scheduling_child() if commit.jobs else None
-        self._chosen: ChosenJobs | None = None
-
-    def submit(self) -> Completion[None]:
-        """Number the messages and hand it over."""
-        if self._scheduling is not None:
-            self._chosen = ChosenJobs(self._scheduling.job_store().changes(self._commit.jobs))
-        prepared: dict[Child, list[tuple[JournalMessageStore, Any, Any]]] = {child: [] for child in self._children}
-        for store, message in self._commit.adds:
-            own = self._of(store).own(store)
-            prepared[self._of(store)].append((own, message, own.prepare(message, self._xid)))
-        completion: Completion[None] = Completion()
-        held = _order_of(self._children)
-        try:
-            work = [(child, *self._parts(child, prepared[child])) for child in self._children]
-        except BaseException:
-            held.close()
-            raise
-        self._adapter.run(lambda: self._do(work), completion, held.close)
-        return completion
-
-    def _of(self, store: MessageStore) -> Child:
-        return next(child for child in self._children if child is self._adapter.child_of(store.destination))
-
-    def _parts(self, child: Child, prepared: Sequence[tuple[JournalMessageStore, Any, Any]]) -> tuple[Any, Any, Any]:
-        adds = [own.add_of(message, made) for own, message, made in prepared if own.is_needed]
-        # A second number, with which they become visible.
-        numbers = []
-        for own, message, _ in prepared:
-            number = own.number(message)
-            if own.is_needed:
-                numbers.append(number)
-        removed = [
-            (child.own(store).known, Meant.of(one, child.format))
-            for store, one in self._commit.removes
-            if self._of(store) is child
-        ]
-        removes = [(known, one) for known, one in removed if not known.destination.is_topic]
-        acknowledged: list[tuple[KnownDestination, str, Meant]] = []
-        late: list[Acknowledge] = []
-        new = {(own.destination, str(message.message_id)): message for own, message, _ in prepared}
-        for store, key, one in self._commit.acknowledged:
-            if self._of(store) is child:
-                known, text = child.own_topic(store).known, child.format.subscription_text(key)
-                message = new.get((store.destination, str(one)))
-                if message is None:
-                    acknowledged.append((known, text, Meant.of(one, child.format)))
-                else:
-                    late.append(Acknowledge(known, text, [Meant.of(message.message_id, child.format)]))
-        acknowledged += [  # for everybody
-            (known, text, one) for known, one in removed if known.destination.is_topic for text in known.subscriptions
-        ]
-        came = [Came(str(producer), last, None) for producer, last in self._commit.producers.items()]
-        prepare: list[Any] = []
-        decide: list[Any] = []
-        if prepared or removes or acknowledged or late or child is not self._scheduling:
-            prepare.append(PrepareAll(self._xid, adds, removes, acknowledged, child.wire_version))
-            decide.append(Decide(self._xid, numbers, commits=True))
-        if child is self._scheduling:
-            prepare.append(self._chosen)
-        return prepare, [*decide, *(came if child is self._children[0] else ())], late
-
-    def _do(self, work: list[tuple[Child, Any, Any, Any]]) -> None:
-        for earlier in self._commit.follows:
-            if (error := earlier.exception()) is not None:
-                raise TransientStoreError(f"not stored, because what it follows was not: {error}")
-        _prepared_in_each(self._xid, [(child, prepare) for child, prepare, _, _ in work])
-        scheduled = [] if self._chosen is None else self._chosen.commands
-        self._adapter.decided(self._xid, scheduled)
-        try:
-            for child, _, decide, late in work:
-                _written(child, [*decide, DecidedJobs(scheduled)] if child is self._scheduling else decide)
-                if late:  # of what is added with it; a crash in between delivers it again
-                    _written(child, late)
-            _force_periodic([child for child, *_ in work])  # before it says that nobody needs the outcome any more
-        except (StoreError, LeaseLost) as error:
-            raise OutcomeUnknown(f"committed, and not done in all stores before the next start: {error}") from error
-        self._adapter.done(self._xid)
-
-
-def _written(child: Child, parts: Sequence[Any]) -> None:
-    child.committer.write(*parts, is_alone=True).result()
-
-
-def _force_periodic(children: Sequence[Child]) -> None:
-    """A step over several stores is on the disk before the next one, also with ``PERIODIC``: else a power failure may
-    keep the later step of one store without the earlier step of another. Raises `StoreError`, `LeaseLost`."""
-    for child in children:
-        if child.options.journal_disk_sync_strategy == "PERIODIC":
-            child.committer.force()
-
-
-def _order_of(children: Sequence[Child]) -> ExitStack:
-    """Nobody else gives numbers in these stores until it is closed, by whatever thread."""
-    held = ExitStack()
-    for child in children:
-        child.order.acquire()
-        held.callback(child.order.release)
-    return held
-
-
-def _prepared_in_each(xid: XATransactionId, parts: Sequence[tuple[Child, Sequence[Any]]]) -> None:
-    """Prepare in each store, or in none. Raises `StoreError`, `LeaseLost`."""
-    try:
-        for child, prepare in parts:
-            _written(child, prepare)
-        _force_periodic([child for child, _ in parts])  # before anybody decides
-    except (StoreError, LeaseLost):
-        for child, _ in parts:
-            with suppress(JdbcStoreError):
-                if xid in child.reading().prepared():
-                    _written(child, [Decide(xid, (), commits=False)])
-        raise
-
-
-class _JobStore(JobStore):
-    """The scheduled messages, in the index of the store for everything. Where each destination has a store of its own,
-    that one is made for the first of them."""
-
-    def __init__(self, adapter: MKahaDBPersistenceAdapter) -> None:
-        self._all = adapter
-
-    def _kept(self) -> JobStore | None:
-        child = self._all.scheduling_child_if_there()
-        return None if child is None else child.job_store()
-
-    def due_jobs(self, now_ms: int, jobs_max: int, bytes_max: int) -> JobPage:
-        kept = self._kept()
-        return JobPage([]) if kept is None else kept.due_jobs(now_ms, jobs_max, bytes_max)
-
-    def next_due_ms(self) -> int | None:
-        kept = self._kept()
-        return None if kept is None else kept.next_due_ms()
-
-    def jobs(
-        self, after: JobPlace | None, jobs_max: int, bytes_max: int, first_ms: int = 0, last_ms: int = HELD_MS
-    ) -> JobPage:
-        kept = self._kept()
-        return JobPage([]) if kept is None else kept.jobs(after, jobs_max, bytes_max, first_ms, last_ms)
-
-    def get_job(self, job_id: str) -> ScheduledJob | None:
-        kept = self._kept()
-        return None if kept is None else kept.get_job(job_id)
-
-    def job_count(self) -> int:
-        kept = self._kept()
-        return 0 if kept is None else kept.job_count()
-
-    def remove_job(self, job_id: str) -> Completion[None]:
-        kept = self._kept()
-        return _nothing_to_do() if kept is None else kept.remove_job(job_id)
-
-    def remove_jobs(self, first_ms: int = 0, last_ms: int = HELD_MS) -> Completion[None]:
-        kept = self._kept()
-        return _nothing_to_do() if kept is None else kept.remove_jobs(first_ms, last_ms)
-
-
-def _nothing_to_do() -> Completion[None]:
-    done: Completion[None] = Completion()
-    done.resolve(None)
-    return done
-
-
-class _TransactionStore(BufferedTransactionStore):
-    """Prepared transactions, each in the stores that it concerns."""
-
-    def __init__(self, adapter: MKahaDBPersistenceAdapter) -> None:
-        super().__init__(adapter, adapter.options)
-        self._all = adapter
-
-    def _with(self, xid: XATransactionId) -> list[Child]:
-        found = [child for child in self._all.children() if xid in child.reading().prepared()]
-        return sorted(found, key=lambda one: one.directory)
-
-    def is_prepared(self, transaction_id: XATransactionId) -> bool:
-        return bool(self._with(transaction_id))
-
-    def prepared_transactions(self) -> list[PreparedTransaction]:
-        found: dict[XATransactionId, PreparedTransaction] = {}
-        for child in self._all.children():
-            for one in child.transaction_store().prepared_transactions():
-                known = found.get(one.transaction_id)
-                if known is not None:
-                    one = PreparedTransaction(
-                        one.transaction_id,
-                        [*known.added, *one.added],
-                        [*known.removed, *one.removed],
-                        [*known.acknowledged, *one.acknowledged],
-                    )
-                found[one.transaction_id] = one
-        for one in found.values():
-            assert isinstance(one.added, list)
-            one.added.sort(key=_number)
-        return list(found.values())
-
-    def _prepare(self, transaction: BufferedTransaction) -> Completion[None]:
-        xid = transaction.transaction_id
-        assert isinstance(xid, XATransactionId)
-        parts: dict[Child, BufferedTransaction] = {}
-
-        def part(child: Child) -> BufferedTransaction:
-            if child not in parts:
-                parts[child] = BufferedTransaction(child.transactions, xid)
-            return parts[child]
-
-        for store, message in transaction.adds:
-            part(self._all.child_of_store(store)).adds.append((store, message))
-        for store, message_id in transaction.removes:
-            part(self._all.child_of_store(store)).removes.append((store, message_id))
-        for topic, key, message_id in transaction.acknowledged:
-            part(self._all.child_of_store(topic)).acknowledged.append((topic, key, message_id))
-        if not parts:
-            part(self._all.any_child())
-        if len(parts) == 1:
-            child, one = next(iter(parts.items()))
-            return child.transactions.prepare_transaction(one)
-        return self._prepare_several(transaction, xid, sorted(parts, key=lambda one: one.directory))
-
-    def _prepare_several(
-        self, transaction: BufferedTransaction, xid: XATransactionId, children: list[Child]
-    ) -> Completion[None]:
-        """Numbers are given in the order of the transaction, whichever store a message goes to."""
-        made = []
-        for store, message in transaction.adds:
-            message.transaction_id = xid
-            child = self._all.child_of_store(store)
-            own = child.own(store)
-            made.append((child, own, message, own.prepare(message, xid)))
-        completion: Completion[None] = Completion()
-        held = _order_of(children)
-        try:
-            adds: dict[Child, list[Any]] = {child: [] for child in children}
-            for child, own, message, record in made:
-                adds[child].append(own.add_of(message, record))
-            parts = [(child, [self._part(transaction, xid, child, adds[child])]) for child in children]
-        except BaseException:
-            held.close()
-            raise
-        self._all.run(lambda: _prepared_in_each(xid, parts), completion, held.close)
-        return completion
-
-    def _part(self, transaction: BufferedTransaction, xid: XATransactionId, child: Child, adds: list[Any]) -> Any:
-        removes = [
-            (child.own(store).known, Meant.of(one, child.format))
-            for store, one in transaction.removes
-            if self._all.child_of_store(store) is child
-        ]
-        acknowledged = [
-            (child.own_topic(topic).known, child.format.subscription_text(key), Meant.of(one, child.format))
-            for topic, key, one in transaction.acknowledged
-            if self._all.child_of_store(topic) is child
-        ]
-        return PrepareAll(xid, adds, removes, acknowledged, child.wire_version)
-
-    def _commit(self, transaction_id: XATransactionId) -> Completion[None]:
-        children = self._with(transaction_id)
-        if len(children) == 1:
-            return children[0].transactions.commit_prepared(transaction_id)
-        completion: Completion[None] = Completion()
-        # What the thread does never waits for somebody who gives numbers: they may wait for the thread.
-        held = _order_of(children)
-        try:
-            work = [
-                (child, Decide(transaction_id, child.numbers_for(transaction_id), commits=True)) for child in children
-            ]
-        except BaseException:
-            held.close()
-            raise
-        self._all.run(lambda: _decided_in_each(work), completion, held.close)
-        return completion
-
-    def _roll_back(self, transaction_id: XATransactionId) -> Completion[None]:
-        children = self._with(transaction_id)
-        if len(children) == 1:
-            return children[0].transactions.rollback_prepared(transaction_id)
-        completion: Completion[None] = Completion()
-        work = [(child, Decide(transaction_id, (), commits=False)) for child in children]
-        self._all.run(lambda: _decided_in_each(work), completion)
-        return completion
-
-
-def _decided_in_each(work: Sequence[tuple[Child, Decide]]) -> None:
-    for child, decide in work:
-        _written(child, [decide])
-    _force_periodic([child for child, _ in work])
-
-
-def _number(message: Message) -> int:
-    return 0 if message.message_id is None else message.message_id.broker_sequence_id

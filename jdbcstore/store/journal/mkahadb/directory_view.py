@@ -11,7 +11,8 @@ from jdbcstore.store.journal.directory_view import DirectoryView
 from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_an_index_alone
 from jdbcstore.store.journal.kahadb.recovery import made_anew
-from jdbcstore.store.journal.mkahadb.adapter import Child, MKahaDBPersistenceAdapter
+from jdbcstore.store.journal.mkahadb.adapter import MKahaDBPersistenceAdapter
+from jdbcstore.store.journal.mkahadb.child import Child
 from jdbcstore.store.journal.mkahadb.filters import stores_of
 from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 

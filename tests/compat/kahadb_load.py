@@ -1,7 +1,7 @@
 """Work on a store until it is killed: ``python -m tests.compat.kahadb_load URL FIRST``.
 
 It says what it is about to do (``?``) and what is done (``!``), a line each: ``? add Q.0 17``. Sends and
-acknowledgements are under way together; transactions go one after the other.
+acknowledgements are under way together; transactions go one after the other. What it finds it acknowledges, too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import Any, Final
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import MessageId, XATransactionId
+from jdbcstore.message import TextMessage
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
     Commit,
+    Cursor,
     MessageStore,
     ScheduledJob,
     SupportsScheduling,
@@ -55,6 +57,15 @@ class _Load:
         self._topic: TopicMessageStore = adapter.topic_message_store(TOPIC)
         self._transactions = adapter.transaction_store()
         self._waiting: dict[str, deque[int]] = {name: deque() for name in QUEUES}
+        #: The ids of what was there before, some of it from a Java broker.
+        self._found: dict[tuple[str, int], MessageId] = {}
+        for name, store in self._stores.items():
+            for message in store.recover_next_messages(Cursor(), 10_000, 1 << 28).messages:
+                assert isinstance(message, TextMessage)
+                assert message.message_id is not None
+                number = int(str(message.text).partition("x")[0])
+                self._found[name, number] = message.message_id
+                self._waiting[name].append(number)
         self._pending: dict[SubscriptionKey, deque[int]] = {key: deque() for key in KEYS}
         self._under_way: deque[tuple[Completion[Any], str]] = deque()
         for key in KEYS:
@@ -80,6 +91,9 @@ class _Load:
                 self._job()
             self._settle(_UNDER_WAY)
 
+    def _id_of(self, name: str, number: int) -> MessageId:
+        return self._found.get((name, number)) or MessageId(PRODUCER, number)
+
     def _begin(self, *lines: str, done: Completion[Any]) -> None:
         self._under_way.append((done, "\n".join(f"! {line}" for line in lines)))
 
@@ -99,7 +113,7 @@ class _Load:
             gone = waiting[self._chance.randrange(5)]
             waiting.remove(gone)
             _say(f"? remove {name} {gone}")
-            self._begin(f"remove {name} {gone}", done=store.remove_message(MessageId(PRODUCER, gone)))
+            self._begin(f"remove {name} {gone}", done=store.remove_message(self._id_of(name, gone)))
 
     def _topic_work(self) -> None:
         number = self._number
@@ -129,7 +143,7 @@ class _Load:
         if self._waiting[name]:
             gone = self._waiting[name].popleft()
             lines.append(f"remove {name} {gone}")
-            removes.append((self._stores[name], MessageId(PRODUCER, gone)))
+            removes.append((self._stores[name], self._id_of(name, gone)))
         for line in lines:
             _say(f"? {line}")
         self._adapter.commit_together(Commit(adds=adds, removes=removes)).result(60)  # type: ignore[arg-type]
@@ -148,7 +162,7 @@ class _Load:
         transaction.add_message(self._stores[name], text_message(sent, str(sent), destination=Queue(name)))
         gone = self._waiting[name].popleft() if self._waiting[name] else None
         if gone is not None:
-            transaction.remove_message(self._stores[name], MessageId(PRODUCER, gone))
+            transaction.remove_message(self._stores[name], self._id_of(name, gone))
         about = f"7:{global_id.hex()}:{b'b'.hex()} {name} {sent} {gone}"
         _say(f"? prepare {about}")
         transaction.prepare().result(60)

@@ -535,8 +535,9 @@ def test_what_the_client_sends_while_it_does_not_listen_is_its_own(either: Addre
     assert left(either, **OTHERS_ONLY) == ["other's"]
 
 
-def test_a_journal_keeps_who_wants_nothing_of_its_own(tmp_path: Path) -> None:
-    url = f"kahadb:{tmp_path}"
+@pytest.mark.parametrize("kind", ["kahadb", "leveldb"])
+def test_a_journal_keeps_who_wants_nothing_of_its_own(tmp_path: Path, kind: str) -> None:
+    url = f"{kind}:{tmp_path}"
     with serving(url) as address:
         create(address, **OTHERS_ONLY)
         create(address, name="wild", destination="/topic/W.>", **OTHERS_ONLY)

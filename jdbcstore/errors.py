@@ -30,6 +30,7 @@
     ├── ConnectionClosed          a connection to a broker in this process is closed, or there is none
     ├── ProtocolError             the peer's bytes break its protocol, or it asks for what cannot be done
     │   ├── ClientIdTaken         another client has the client id
+    │   ├── ForeignDestination    a temporary destination is another connection's
     │   ├── NoSuchDestination     a temporary destination is not there any more
     │   ├── NoSuchSubscription    there is no durable subscription of this name
     │   └── TransactionRolledBack the transaction cannot be committed, and is rolled back
@@ -46,6 +47,7 @@ __all__ = [
     "ConfigurationError",
     "ConnectionClosed",
     "DuplicateMessage",
+    "ForeignDestination",
     "HistoryLost",
     "IndexDamaged",
     "JdbcStoreError",
@@ -223,6 +225,24 @@ class ProtocolError(JdbcStoreError):
 
 class ClientIdTaken(ProtocolError):
     """Another client has the client id; the text says which and where it is."""
+
+
+class ForeignDestination(ProtocolError):
+    """A temporary destination cannot be consumed from: it is another connection's.
+
+    Args:
+        destination: its qualified name.
+    """
+
+    def __init__(self, destination: str) -> None:
+        super().__init__(
+            f"Cannot subscribe to remote temporary destination: {destination}. Consuming from one that was created by"
+            " another connection is not permitted"
+        )
+        self.destination = destination
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.destination,)
 
 
 class NoSuchDestination(ProtocolError):

@@ -214,7 +214,7 @@ class Advisories:
             subscription_name=consumer.durable_name,
             is_browser=consumer.is_browser,
             is_exclusive=consumer.is_exclusive,
-            is_no_local=consumer.interest.unwanted_connection is not None,
+            is_no_local=bool(consumer.interest.unwanted_connections),
             is_retroactive=consumer.is_retroactive,
             priority=consumer.priority,
             command=consumer.command,

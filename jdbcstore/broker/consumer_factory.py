@@ -12,7 +12,7 @@ from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.memory import MEMBERSHIP_BYTES, SELECTION_BYTES, SUBSCRIPTION_BYTES
 from jdbcstore.broker.subscription_request import SubscriptionRequest
 from jdbcstore.broker.topic import TopicConsumer
-from jdbcstore.errors import NoSuchDestination, ProtocolError
+from jdbcstore.errors import ForeignDestination, NoSuchDestination, ProtocolError
 from jdbcstore.selector import DURABLE_LENGTH_MAX, LENGTH_MAX, Selector
 from jdbcstore.subscription import SubscriptionKey
 
@@ -74,7 +74,7 @@ def _check_destination(broker: ClientHost, client: Subscriber, wanted: Subscript
         if element.is_temporary and not broker.knows_temporary(element):
             raise NoSuchDestination(str(element))
         if element.is_temporary and not element.physical_name.startswith(f"{client.connection_id}:"):
-            raise ProtocolError(f"Cannot subscribe to remote temporary destination: {element}")  # its name is no secret
+            raise ForeignDestination(str(element))  # its name is no secret
     is_queue = kinds == {True}
     if wanted.is_browser:
         if not is_queue:
@@ -136,7 +136,7 @@ def _interest(client: Subscriber, wanted: SubscriptionRequest) -> Interest:
         length_max = LENGTH_MAX if wanted.subscription_name is None else DURABLE_LENGTH_MAX
         selector = Selector.parse(wanted.selector, length_max=length_max)
     if wanted.no_local:
-        return Interest(selector, client.connection_id)
+        return Interest(selector, (client.connection_id,))
     return EVERYTHING if selector is None else Interest(selector)
 
 

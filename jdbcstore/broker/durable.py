@@ -29,6 +29,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, NoReturn
 
@@ -69,6 +70,8 @@ log = logging.getLogger(__name__)
 _UNCOUNTED: Final = 1 << 62
 #: How long unwanted messages are collected before they are acknowledged.
 _COLLECT_S: Final = 1.0
+#: A client that comes back so often without taking what waits gets what it sent itself before that.
+_OWN_CONNECTIONS_MAX: Final = 8
 
 
 class SubscriptionStore(MessageStore):
@@ -372,6 +375,7 @@ class KnownSubscription:
         "left",
         "no_local",
         "offline_since_s",
+        "own_connections",
         "selector",
         "subscribed",
         "topics",
@@ -382,8 +386,11 @@ class KnownSubscription:
         self.subscribed = info.subscribed_destination
         self.selector = info.selector or None
         #: Whether it leaves out what its own connection sends. None if nobody has said so since the store was opened:
-        #: tables do not keep it.
-        self.no_local: bool | None = None
+        #: tables do not keep it, nor did ActiveMQ's journals always.
+        self.no_local: bool | None = True if info.no_local else None
+        #: The connections that have used it without their own messages, the last one first: what one of them sends
+        #: while nobody uses it is its own, too.
+        self.own_connections: tuple[str, ...] = ()
         #: The topics whose stores have it.
         self.topics: dict[Destination, None] = {}
         self.consumer: DurableConsumer | None = None
@@ -448,7 +455,9 @@ class Durables:
                         known.delivered = before[info.key].delivered
                         known.left = before[info.key].left
                         known.offline_since_s = before[info.key].offline_since_s
-                        known.no_local = before[info.key].no_local
+                        known.own_connections = before[info.key].own_connections
+                        if before[info.key].no_local is not None:
+                            known.no_local = before[info.key].no_local
                 known.topics[name] = None
                 topic.durable.add(info.key)
                 yield
@@ -494,9 +503,9 @@ class Durables:
         selector = None if consumer.interest.selector is None else consumer.interest.selector.text
         if known is not None and known.selector is not None and selector == CONVERT_STRINGS + known.selector:
             selector = known.selector  # a JMS client's: to begin anew would lose what waits for it
-        asked = SubscriptionInfo(key, destination, destination, selector)
+        no_local = bool(consumer.interest.unwanted_connections)
+        asked = SubscriptionInfo(key, destination, destination, selector, no_local)
         self._broker.adapter.check_subscription(asked)
-        no_local = consumer.interest.unwanted_connection is not None
         is_another = known is not None and known.no_local is not None and known.no_local != no_local
         begins = known is None or is_another or not known.is_like(asked)
         if known is None or begins:
@@ -505,6 +514,9 @@ class Durables:
                 before.forget_left()
                 known.topics.update(before.topics)
         known.no_local = no_local
+        if no_local:
+            consumer.interest = consumer.interest.without(known.own_connections)
+            known.own_connections = consumer.interest.unwanted_connections[:_OWN_CONNECTIONS_MAX]
         self._remember(known)
         known.consumer = consumer
         return self._subscribing(known, asked, consumer, answer, begins=begins, is_another=is_another)
@@ -587,7 +599,7 @@ class Durables:
         return subscription
 
     def _add(self, topic: Topic, asked: SubscriptionInfo, answers: _Together, *, retroactive: bool) -> None:
-        info = SubscriptionInfo(asked.key, topic.destination, asked.subscribed_destination, asked.selector)
+        info = replace(asked, destination=topic.destination)
         completion = topic.open_store().add_subscription(info, retroactive=retroactive)
         answers.expect(self._broker.completions, completion)
 
@@ -703,7 +715,7 @@ class Durables:
         if name in known.topics:
             return
         answers = _Together(partial(self._joined, known, topic))
-        asked = SubscriptionInfo(known.key, name, known.subscribed, known.selector)
+        asked = SubscriptionInfo(known.key, name, known.subscribed, known.selector, bool(known.no_local))
         if consumer is not None and not consumer.is_closed and consumer.client.access.may_receive(name):
             self._take_up(known, topic, consumer)
         try:

@@ -520,6 +520,40 @@ def test_a_wildcard_covers_topics_that_appear_later(
     assert [topic_store(sqlite_store, name).all_subscriptions() for name in ("W.a", "W.b", "W.c.d")] == [[], [], []]
 
 
+# -- without what the client has sent itself ---------------------------------------------------------------------------
+
+OTHERS_ONLY = {"activemq.noLocal": "true"}
+
+
+def test_what_the_client_sends_while_it_does_not_listen_is_its_own(either: Address) -> None:
+    for own in ("1", "2"):
+        with subscriber(either) as client:
+            durably(client, **OTHERS_ONLY)
+            client.done("UNSUBSCRIBE", {"id": "1"})
+            client.publish(TOPIC, f"own {own}", persistent="true" if own == "1" else "false")
+    publish(either, "other's")
+    assert left(either, **OTHERS_ONLY) == ["other's"]
+
+
+@pytest.mark.parametrize("kind", ["kahadb", "leveldb"])
+def test_a_journal_keeps_who_wants_nothing_of_its_own(tmp_path: Path, kind: str) -> None:
+    url = f"{kind}:{tmp_path}"
+    with serving(url) as address:
+        create(address, **OTHERS_ONLY)
+        create(address, name="wild", destination="/topic/W.>", **OTHERS_ONLY)
+        create(address, name="all")
+        for destination in (TOPIC, "/topic/W.a"):
+            publish(address, "before", destination=destination)
+    with open_store(url) as adapter:
+        assert isinstance(adapter, SupportsTopics)
+        found = [info for name in ("T", "W.a") for info in topic_store(adapter, name).all_subscriptions()]
+    assert {info.key.subscription_name: info.no_local for info in found} == {"news": True, "wild": True, "all": False}
+    with serving(url) as address:
+        assert left(address, **OTHERS_ONLY) == ["before"]
+        assert left(address, name="wild", destination="/topic/W.>") == []  # it is another one now
+        assert left(address, name="all", **OTHERS_ONLY) == ["before"]  # some journals do not say who is one
+
+
 # -- expiry ------------------------------------------------------------------------------------------------------------
 
 

@@ -275,6 +275,30 @@ def test_only_what_the_application_has_seen_counts_as_redelivered(
         assert [dispatch.message.redelivery_counter for dispatch in again if dispatch.message is not None] == counts
 
 
+def test_what_a_durable_subscriber_has_seen_counts_also_if_it_has_acknowledged_what_came_behind(
+    address: Address,
+) -> None:
+    name, topic = "ID:gaps", Topic("GAPS")
+    with OpenWireClient(address, name) as client:
+        client.subscribe(topic, subscription_name="news")
+        for text in "abcd":
+            client.send(topic, text)
+        sent = [client.dispatch() for _ in range(4)]
+        third = sent[2].message
+        assert third is not None
+        assert third.message_id is not None
+        client.acknowledge(sent[2], sent[2], c.ACK_INDIVIDUAL)
+        last = third.message_id.broker_sequence_id
+        client.ask(c.RemoveInfo(object_id=client.consumer_id(), last_delivered_sequence_id=last))
+        client.subscribe(topic, number=2, subscription_name="news")
+        again = [client.dispatch() for _ in range(3)]
+    assert [(one.message.text, one.redelivery_counter) for one in again if isinstance(one.message, TextMessage)] == [
+        ("a", 1),
+        ("b", 1),
+        ("d", 0),
+    ]
+
+
 def test_a_poison_acknowledgement_makes_a_dead_letter_that_tells_why(address: Address) -> None:
     with OpenWireClient(address) as client:
         client.subscribe(A)
@@ -667,7 +691,9 @@ def test_temporary_destinations_are_told_to_others_and_are_their_owners_alone(ad
         owner.ask(c.DestinationInfo(destination=early, operation_type=1))
         told = [_told(other) for _ in range(3)]
         assert told == [(early, 0), (late, 0), (early, 1)]
-        assert "remote temporary" in error_of(other.subscribe(late))[1]
+        refused, text = error_of(other.subscribe(late))
+        assert refused == "javax.jms.InvalidDestinationException"
+        assert "remote temporary" in text
         assert error_of(other.send(early, "x"))[0] == "org.apache.activemq.DestinationDoesNotExistException"
         assert type(other.send(late, "x")) is c.Response
         assert "no temporary destination of connection" in error_of(other.ask(c.DestinationInfo(destination=early)))[1]

@@ -9,6 +9,7 @@ from typing import Literal
 
 import pytest
 
+from jdbcstore import Broker, BrokerOptions, running
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Topic
 from jdbcstore.identifiers import MessageId
@@ -19,7 +20,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
-from tests.compat.activemq import ActiveMQ, JdbcStore
+from tests.compat.activemq import ActiveMQ, JdbcStore, JmsClients
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -169,3 +170,23 @@ def test_marks_of_a_prioritised_topic(one_url: str, class_path: str, tmp_path: P
     with javas(one_url, class_path, tmp_path, prioritized=True) as activemq:
         assert activemq.consume_durably("PRICES", "ann", "news") == []
         assert activemq.consume_durably("PRICES", "bob", "news") == [28, 27, 26, 24, 23, 22, 21]
+
+
+@contextmanager
+def our_broker(class_path: str, folder: Path) -> Iterator[JmsClients]:
+    """Our broker serves Java clients, over the KahaDB of this folder."""
+    options = BrokerOptions(bind="openwire://127.0.0.1:0")
+    with running(Broker(open_store(kahadb_url(folder)), options)) as (host, port):
+        yield JmsClients(class_path, f"tcp://{host}:{port}")
+
+
+def test_one_without_its_own_messages_goes_on_with_java(class_path: str, tmp_path: Path) -> None:
+    """A Java broker deletes a subscription, with what waits for it, if its client asks for another than is kept."""
+    topic = "PRICES?consumer.noLocal=true"
+    with our_broker(class_path, tmp_path) as clients:
+        clients.subscribe_durably(topic, "ann", "news")
+        clients.publish("PRICES", 0, 3)
+    with javas(kahadb_url(tmp_path), class_path, tmp_path) as activemq:
+        assert activemq.consume_durably(topic, "ann", "news", 2) == [0, 1]
+    with our_broker(class_path, tmp_path) as clients:
+        assert clients.consume_durably(topic, "ann", "news", 1) == [2]

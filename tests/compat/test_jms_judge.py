@@ -105,7 +105,8 @@ def urls(class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.parametrize(
-    "program", [*sampled(["JmsJudge", "AdvisoryJudge", "ClientJudge", "UsageJudge"], kept=2), "SpringJudge"]
+    "program",
+    [*sampled(["JmsJudge", "AdvisoryJudge", "ClientJudge", "UsageJudge", "SuiteJudge"], kept=2), "SpringJudge"],
 )
 def test_a_java_program_hears_the_same_of_both(
     class_path: str, urls: tuple[str, str], tmp_path: Path, program: str

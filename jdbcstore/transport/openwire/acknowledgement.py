@@ -32,6 +32,7 @@ from typing import Final
 from jdbcstore.broker.client import Client
 from jdbcstore.broker.client_consumers import ClientConsumers
 from jdbcstore.broker.delivery import Consumer, Delivery
+from jdbcstore.broker.durable import DurableConsumer
 from jdbcstore.broker.topic import TopicConsumer
 from jdbcstore.errors import ProtocolError
 from jdbcstore.openwire import commands as c
@@ -199,7 +200,9 @@ def unseen(consumer: Consumer, last: int) -> list[Delivery]:
         last: the number of the last message that the application got; -1 for none, -2 if nobody knows.
 
     Returns:
-        Those behind that one, in the order in which they were sent; none if nobody knows.
+        Those behind that one, in the order in which they were sent; none if nobody knows. If it is not pending any
+        more, that is all of a queue's messages, but of a durable subscription's only those with a higher number: so a
+        Java broker does it.
     """
     if last == _UNKNOWN:
         return []
@@ -208,4 +211,6 @@ def unseen(consumer: Consumer, last: int) -> list[Delivery]:
         for place, delivery in enumerate(pending):
             if number_of(delivery) == last:
                 return pending[place + 1 :]
+        if isinstance(consumer, DurableConsumer):
+            return [delivery for delivery in pending if number_of(delivery) > last > 0]
     return pending

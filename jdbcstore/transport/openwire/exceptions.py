@@ -6,6 +6,7 @@ from typing import Final
 
 from jdbcstore.errors import (
     ClientIdTaken,
+    ForeignDestination,
     JdbcStoreError,
     LockError,
     NoSuchDestination,
@@ -30,6 +31,7 @@ _CLASSES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (SelectorError, "javax.jms.InvalidSelectorException"),
     (ClientIdTaken, "javax.jms.InvalidClientIDException"),
     (NoSuchSubscription, "javax.jms.InvalidDestinationException"),
+    (ForeignDestination, "javax.jms.InvalidDestinationException"),
     (NoSuchDestination, "org.apache.activemq.DestinationDoesNotExistException"),
     (TransactionRolledBack, "javax.jms.TransactionRolledBackException"),
     (StoreFull, "javax.jms.ResourceAllocationException"),

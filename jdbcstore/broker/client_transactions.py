@@ -53,6 +53,10 @@ class ClientTransactions:
         #: Makes the answer to a commit.
         self._answer: Callable[..., Answer] = SendAnswer
 
+    def part_from_client(self, remains: ClientRequests) -> None:
+        """The client is gone for good: nobody but this, which is left of it, is known any more."""
+        self._client = remains
+
     def begin(self, name: str, transaction_id: TransactionId | None = None) -> None:
         """Begin a transaction.
 

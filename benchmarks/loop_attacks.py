@@ -95,8 +95,8 @@ def goodbye(target: Target) -> None:
 def broken_at_once(target: Target) -> None:
     """Three hundred connections that are gone in the same moment, each with messages of one queue."""
     count = target.times(300)
-    sends = (b"SEND\ndestination:%s\npersistent:true\n\n%s\0" % (_QUEUE.encode(), b"x" * 1000) for _ in range(100 * count))
-    send_all(target.client(timeout_s=60), sends)
+    send = b"SEND\ndestination:%s\npersistent:true\n\n%s\0" % (_QUEUE.encode(), b"x" * 1000)
+    send_all(target.client(timeout_s=60), [send] * (100 * count))
     clients = [target.client(timeout_s=60) for _ in range(count)]
     for client in clients:
         client.subscribe(_QUEUE, "client-individual", activemq_prefetchSize="100")

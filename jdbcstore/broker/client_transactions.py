@@ -150,7 +150,8 @@ class ClientTransactions:
             self.abort(transaction.name)
             self._client.complete(request, refusal)
             return True
-        answer = self._answer(self._client, request, size_of(routes))
+        ready, transaction.prepared = transaction.prepared, None
+        answer = self._answer(self._client, request, size_of(routes) if ready is None else ready.size)
         acknowledged = transaction.acknowledged
         self._open.end(transaction)
         undo = partial(self._consumers.restore, acknowledged)

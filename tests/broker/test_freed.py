@@ -12,7 +12,7 @@ from wsproto.events import TextMessage
 
 from jdbcstore import Broker
 from jdbcstore.destination import Queue, Topic
-from tests.broker.client import Address, Client
+from tests.broker.client import Client
 from tests.broker.conftest import StartBroker
 from tests.broker.openwire_client import OpenWireClient
 from tests.broker.test_tls import tls_options, trusting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from time import perf_counter
 
 from jdbcstore.broker.rotation import SLICE_S
@@ -29,7 +30,7 @@ def test_jobs_that_begin_in_one_turn_share_a_slice() -> None:
             if slices.begin(job):
                 ended.append(number)
             else:
-                slices.go_on(job, lambda number=number: ended.append(number))
+                slices.go_on(job, partial(ended.append, number))
         assert done == ended == list(range(len(done)))
         assert 1 <= len(done) <= 2
         await slices.drained()

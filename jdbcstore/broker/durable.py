@@ -229,6 +229,12 @@ class DurableSubscription(TopicSubscription):
         if self._topic.subscriptions.get(self._key) is self:
             del self._topic.subscriptions[self._key]
         self.close()
+        self.part()
+
+    def proceed(self) -> None:
+        super().proceed()
+        if self.has_ended:  # and has what it had given out back
+            self.part()
 
     def resume(self, consumer: Consumer) -> None:
         consumer.is_slow = False

@@ -115,3 +115,24 @@ def test_with_tls(
 def test_over_websocket(start_broker: StartBroker, brokers: list[Broker]) -> None:
     drop = use_websocket(Browser(start_broker(bind="ws://127.0.0.1:0")))
     freed(brokers[0], drop)
+
+
+@pytest.mark.parametrize("kind", ["a durable subscription", "a temporary queue"])
+def test_queues_that_ended(kind: str, start_broker: StartBroker, brokers: list[Broker]) -> None:
+    client = Client(start_broker())
+    client.connect(client_id="ann")
+    broker = brokers[0]
+    client.publish("/topic/freed", "x")
+    if kind == "a temporary queue":
+        client.subscribe("/temp-queue/freed", "client")
+        client.send("SEND", {"destination": "/temp-queue/freed"}, "x")
+        queues = [queue for queue in broker.queues.values() if queue.destination.is_temporary]
+    else:
+        client.subscribe("/topic/>", "client", activemq_subscriptionName="all")
+        client.publish("/topic/freed", "x")
+        queues = [queue for queue in broker.durables.queues() if queue.destination == Topic("freed")]
+    client.message()
+    left = WeakSet([queues[0], queues[0].contents, queues[0].removal])
+    del queues
+    client.drop()
+    wait_until(lambda: not left, lambda: f"{list(left)} are freed", timeout_s=30)

@@ -92,6 +92,21 @@ def goodbye(target: Target) -> None:
         client.drop()
 
 
+def broken_at_once(target: Target) -> None:
+    """Three hundred connections that are gone in the same moment, each with messages of one queue."""
+    count = target.times(300)
+    send = b"SEND\ndestination:%s\npersistent:true\n\n%s\0" % (_QUEUE.encode(), b"x" * 1000)
+    send_all(target.client(timeout_s=60), [send] * (100 * count))
+    clients = [target.client(timeout_s=60) for _ in range(count)]
+    for client in clients:
+        client.subscribe(_QUEUE, "client-individual", activemq_prefetchSize="100")
+    for client in clients:
+        client.drop()
+    last = target.client(timeout_s=60)
+    last.subscribe(_QUEUE, "client-individual", activemq_prefetchSize="1")
+    last.message()
+
+
 def wildcards(target: Target) -> None:
     """SUBSCRIBE and UNSUBSCRIBE of everything, with 20 000 queues that hold a message each."""
     client, count = target.client(60), target.times(20_000)
@@ -227,6 +242,7 @@ LOOP_ATTACKS = [
     Attack("ACK with a long id", long_ack),
     Attack("frames that say nothing", nonsense),
     Attack("goodbyes", goodbye),
+    Attack("connections that break at once", broken_at_once),
     Attack("wildcards", wildcards),
     Attack("durable wildcards", durable_wildcards),
     Attack("new names", new_names),

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from jdbcstore.broker.delivery import Consumer, Delivery
 
-__all__ = ["ClientCallbacks"]
+__all__ = ["ClientCallbacks", "Gone"]
 
 
 class ClientCallbacks(Protocol):
@@ -68,3 +68,48 @@ class ClientCallbacks(Protocol):
 
     def closed(self) -> None:
         """The client is gone, as `Client.close` was called: forget what it had sent."""
+
+
+class Gone:
+    """The transport's side of a client that is gone: nothing reaches it.
+
+    Args:
+        protocol, peer: as they were.
+    """
+
+    __slots__ = ("peer", "protocol")
+
+    def __init__(self, protocol: str, peer: str) -> None:
+        self.protocol = protocol
+        self.peer = peer
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        """Nobody gets it."""
+
+    def completed(self, request: object, error: BaseException | None, *, is_fatal: bool = False) -> None:
+        """Nobody waits for it."""
+
+    def browsed(self, consumer: Consumer) -> None:
+        """Nobody looks."""
+
+    def pause(self) -> None:
+        """Nobody is read."""
+
+    def resume(self) -> None:
+        """Likewise."""
+
+    def write(self) -> None:
+        """There is nothing to say."""
+
+    def dismiss(self, text: str) -> None:
+        """It is over."""
+
+    def cut(self, reason: str) -> None:
+        """Likewise."""
+
+    def probe(self, told: Callable[[bool], object]) -> None:
+        """Nobody answers."""
+        told(False)
+
+    def closed(self) -> None:
+        """There is nothing to forget."""

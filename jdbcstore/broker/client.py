@@ -81,8 +81,9 @@ client that tells how many of its unacknowledged messages are with the applicati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
+from itertools import chain
 
 from jdbcstore.broker.callbacks import ClientCallbacks
 from jdbcstore.broker.client_account import ClientAccount
@@ -353,7 +354,12 @@ class Client(ClientRequests):
         self.memory.connections -= 1
         self.access.end()
         self._tell_advisories()
-        self._broker.slices.run(self._closing(), self._gone)
+        returning = self.consumers.closing(self._open_transactions.end_all())
+        closing, slices = chain(returning, self.temporaries.removing()), self._broker.slices
+        if slices.begin(closing):
+            self._gone()
+        else:
+            slices.go_on(closing, self._gone)
 
     # -- producers with a destination ----------------------------------------------------------------------------------
 
@@ -386,15 +392,20 @@ class Client(ClientRequests):
         self._successors.append(told)
 
     def _gone(self) -> None:
-        """Everything is given back: who wants the client id may have it."""
+        """Everything is given back: who wants the client id may have it.
+
+        The client and its parts know each other, and the transport. They are parted, so that all of it is freed: what
+        has lived for long is looked at by the garbage collector as seldom as possible, and whole connections would pile
+        up until then.
+        """
         self._broker.forget(self)
+        remains = self._remains()
+        self.callbacks = remains.callbacks
+        for part in (self.account, self.producer, self.consumers, self.transactions):
+            part.part_from_client(remains)
         successors, self._successors = self._successors, []
         for told in successors:
             told(False)
-
-    def _closing(self) -> Iterator[None]:
-        yield from self.consumers.closing(self._open_transactions.end_all())
-        yield from self.temporaries.removing()
 
     # -- destinations ----------------------------------------------------------------------------------------------
 

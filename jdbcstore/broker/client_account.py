@@ -70,6 +70,10 @@ class ClientAccount:
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
+    def part_from_client(self, remains: Holder) -> None:
+        """The client is gone for good: nobody but this, which is left of it, is known any more."""
+        self._client = remains
+
     # -- what is open ----------------------------------------------------------------------------------------------
 
     def keep(self, size: int, what: str, remedy: str) -> None:

@@ -77,6 +77,11 @@ class ClientConsumers:
         #: Sent to consumers that acknowledge by themselves; settled when the bytes have left.
         self._unflushed: list[Delivery] = []
 
+    def part_from_client(self, remains: ClientRequests) -> None:
+        """The client is gone for good: nobody but this, which is left of it, is known any more."""
+        self._client = remains
+        self._deliver = remains.callbacks.deliver
+
     @property
     def access(self) -> Access:
         """What the client may do."""
@@ -500,13 +505,15 @@ class ClientConsumers:
     def closing(self, returned: list[Delivery]) -> Iterator[None]:
         """The client is gone: give back what it had, in one go with `returned`; a job."""
         self._pulls.close()
+        self._pending_acks.close()
         returned += [delivery for delivery in self._unflushed if delivery.lane is not None]
         self._unflushed.clear()
         consumers = list(self.by_key.values())
         self.by_key.clear()
         for consumer in consumers:
-            returned += consumer.unacknowledged.values()
-            consumer.unacknowledged = {}
+            if consumer.queues:  # what others have does not go back, a topic's message say
+                returned += consumer.unacknowledged.values()
+                consumer.unacknowledged = {}
         return giving_back(returned, chain.from_iterable(map(self._leaving, consumers)))
 
 

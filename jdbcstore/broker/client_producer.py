@@ -106,6 +106,10 @@ class ClientProducer:
         #: Producers that the store could not be asked about.
         self._unlearned: dict[ProducerId, BaseException] = {}
 
+    def part_from_client(self, remains: ClientRequests) -> None:
+        """The client is gone for good: nobody but this, which is left of it, is known any more."""
+        self._client = remains
+
     def may_send(self, *, is_persistent: bool, is_temporary: bool, is_in_transaction: bool) -> bool:
         """Whether a message may be sent now. If not, the client is held until there is memory, or room elsewhere.
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from jdbcstore.broker.access import Access
-from jdbcstore.broker.callbacks import ClientCallbacks
+from jdbcstore.broker.callbacks import ClientCallbacks, Gone
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.phase import NEXT, Phase
 from jdbcstore.broker.watchdog import subject
@@ -26,6 +26,7 @@ class ClientRequests:
     Args:
         broker: whose client it is.
         callbacks: the transport's side.
+        connection_id: its name; None for a new one.
 
     Attributes:
         connection_id: unique among all brokers and for ever.
@@ -37,8 +38,8 @@ class ClientRequests:
         memory: everybody's account.
     """
 
-    def __init__(self, broker: ClientHost, callbacks: ClientCallbacks) -> None:
-        self.connection_id = broker.next_connection_id()
+    def __init__(self, broker: ClientHost, callbacks: ClientCallbacks, connection_id: str | None = None) -> None:
+        self.connection_id = connection_id or broker.next_connection_id()
         self.client_id: str | None = None
         self.callbacks = callbacks
         self.phase = Phase.OPENING
@@ -77,6 +78,12 @@ class ClientRequests:
     def is_over(self) -> bool:
         """Whether nothing reaches it any more."""
         return self.phase is Phase.ENDING or self.phase is Phase.CLOSED
+
+    def _remains(self) -> ClientRequests:
+        """What is left of it when it is gone: whoever knows it still may go on asking, and nothing else is kept."""
+        remains = ClientRequests(self._broker, Gone(self.callbacks.protocol, self.peer), self.connection_id)
+        remains.client_id, remains.access, remains.phase = self.client_id, self.access, Phase.CLOSED
+        return remains
 
     def _advance(self, phase: Phase) -> None:
         """Go on to a later phase. There is no way back: who is ending is not let in any more."""

@@ -53,6 +53,10 @@ class ClientTransactions:
         #: Makes the answer to a commit.
         self._answer: Callable[..., Answer] = SendAnswer
 
+    def part_from_client(self, remains: ClientRequests) -> None:
+        """The client is gone for good: nobody but this, which is left of it, is known any more."""
+        self._client = remains
+
     def begin(self, name: str, transaction_id: TransactionId | None = None) -> None:
         """Begin a transaction.
 
@@ -146,7 +150,8 @@ class ClientTransactions:
             self.abort(transaction.name)
             self._client.complete(request, refusal)
             return True
-        answer = self._answer(self._client, request, size_of(routes))
+        ready, transaction.prepared = transaction.prepared, None
+        answer = self._answer(self._client, request, size_of(routes) if ready is None else ready.size)
         acknowledged = transaction.acknowledged
         self._open.end(transaction)
         undo = partial(self._consumers.restore, acknowledged)

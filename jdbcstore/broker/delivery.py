@@ -543,7 +543,8 @@ def give_back(deliveries: Iterable[Delivery]) -> None:
 
 
 def giving_back(deliveries: Iterable[Delivery], before: Iterable[None] = ()) -> Iterator[None]:
-    """`give_back`, as a job. No queue delivers anything until it has all of its own back, so that its order holds.
+    """`give_back`, as a job. From this call on no queue delivers anything until it has all of its own back, so that its
+    order holds.
 
     Args:
         deliveries: what to give back.
@@ -555,6 +556,10 @@ def giving_back(deliveries: Iterable[Delivery], before: Iterable[None] = ()) -> 
             by_queue.setdefault(delivery.lane.queue, []).append(delivery)
     for queue in by_queue:
         queue.pause()
+    return _giving_back(by_queue, before)
+
+
+def _giving_back(by_queue: dict[DeliveryQueue, list[Delivery]], before: Iterable[None]) -> Iterator[None]:
     try:
         yield from before
         while by_queue:

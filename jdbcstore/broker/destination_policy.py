@@ -12,7 +12,7 @@ from math import inf
 from random import uniform
 from typing import Final, Generic, TypeVar
 
-from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.options import BrokerOptions, check_dead_letter_queue
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
 
@@ -79,6 +79,8 @@ class DeadLetterStrategy:
     def __post_init__(self) -> None:
         if self.kind not in _STRATEGIES:
             raise ConfigurationError(f"kind of dead letters must be one of {', '.join(_STRATEGIES)}, got {self.kind!r}")
+        if self.dead_letter_queue:
+            check_dead_letter_queue(self.dead_letter_queue)
         _check_numbers(self, least=0)
 
 

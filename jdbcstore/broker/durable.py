@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -212,10 +213,22 @@ class DurableSubscription(TopicSubscription):
         if self.policy.advisory_for_slow_consumers:
             self.wake = self._wake_or_tell
         topic.subscriptions[consumer.key] = self
-        messages = left.messages()
+        #: What it has to take before what comes from now on (`taking_over`), and who waits for that.
+        self._history: deque[tuple[Message, Publisher | None]] = deque((message, None) for message in left.messages())
         left.forget()
-        for message in messages:
-            self.take(message, None)
+
+    def taking_over(self, kept: Iterable[Message] = ()) -> Iterator[None]:
+        """Take what the last client has left, what the topic has kept, and what has come meanwhile; a job, since it may
+        be all that a history holds.
+
+        Args:
+            kept: what the topic has kept for it.
+        """
+        history = self._history
+        history.extend((message, None) for message in kept)
+        while history:
+            self.take(*history.popleft())
+            yield
 
     def begin(self, consumer: Consumer) -> None:
         """The store has the subscription: read its messages."""
@@ -232,6 +245,12 @@ class DurableSubscription(TopicSubscription):
         if self._topic.subscriptions.get(self._key) is self:
             del self._topic.subscriptions[self._key]
         self.close()
+        self.part()
+
+    def proceed(self) -> None:
+        super().proceed()
+        if self.has_ended:  # and has what it had given out back
+            self.part()
 
     def resume(self, consumer: Consumer) -> None:
         consumer.is_slow = False
@@ -259,6 +278,10 @@ class DurableSubscription(TopicSubscription):
         for lane in self.contents.transient:
             for delivery in (*self.contents.given_back(lane), *lane.window):
                 self._counts.leave(delivery)
+        for message, _ in self._history:
+            if self._interest.wants(message):
+                self._counts.leave(Delivery(message, order=self.next_order()))
+        self._history.clear()
 
     def _open_store(self) -> MessageStore:
         return SubscriptionStore(self._topic.open_store(), self._key)
@@ -291,7 +314,10 @@ class DurableSubscription(TopicSubscription):
 
     def offer(self, message: Message, publisher: Publisher | None) -> None:
         if not (publisher is None and self._topic.has_much_to_store):
-            self.take(message, publisher)
+            if self._history:
+                self._history.append((message, publisher))
+            else:
+                self.take(message, publisher)
         elif self._interest.wants(message):
             _log_loss(StoreError("too much is on its way to the store, and nobody can wait"))
 
@@ -543,9 +569,12 @@ class Durables:
                         self._delete(known, name, answers)
                     topic = self._broker.topic(name)
                     is_new = begins or topic.destination not in known.topics
-                    subscription = self._cover(known, topic, asked, answers, consumer, is_new=is_new)
+                    kept = topic.kept_unstored() if is_new and consumer.is_retroactive else ()
+                    subscription = self._cover(known, topic, asked, answers, consumer)
                     if subscription is not None:
                         taken_up.append(subscription)
+                        yield from subscription.taking_over(kept)
+                        _check_open(consumer)
                 yield
                 _check_open(consumer)
             for name in list(known.topics):
@@ -571,8 +600,6 @@ class Durables:
         asked: SubscriptionInfo,
         answers: _Together,
         consumer: DurableConsumer,
-        *,
-        is_new: bool,
     ) -> DurableSubscription | None:
         """Let a subscription have one topic more, and its client take it up if it may; what the client has then."""
         if known.key in topic.subscriptions:  # the topic has appeared meanwhile
@@ -581,9 +608,6 @@ class Durables:
         subscription = None
         if consumer.client.access.may_receive(topic.destination):
             subscription = self._take_up(known, topic, consumer)
-            if is_new and consumer.is_retroactive:
-                for message in topic.kept_unstored():
-                    subscription.take(message, None)
         self._add(topic, asked, answers, retroactive=consumer.is_retroactive)
         known.topics[topic.destination] = None
         topic.durable.add(known.key)
@@ -717,7 +741,8 @@ class Durables:
         answers = _Together(partial(self._joined, known, topic))
         asked = SubscriptionInfo(known.key, name, known.subscribed, known.selector, bool(known.no_local))
         if consumer is not None and not consumer.is_closed and consumer.client.access.may_receive(name):
-            self._take_up(known, topic, consumer)
+            for _ in self._take_up(known, topic, consumer).taking_over():
+                pass  # there is nothing but what was left when it was there before
         try:
             self._add(topic, asked, answers, retroactive=False)
         except JdbcStoreError as error:

@@ -20,9 +20,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from jdbcstore.broker.decisions import is_committed_by, marks_of
 from jdbcstore.broker.delivery import Answer, Delivery, giving_back
@@ -53,6 +53,7 @@ from jdbcstore.store.contract import (
     MessageStore,
     PreparedTransaction,
     SupportsTransactions,
+    TopicMessageStore,
     Transaction,
     TransactionStore,
 )
@@ -63,6 +64,10 @@ __all__ = ["InDoubt"]
 log = logging.getLogger(__name__)
 
 _Calling: TypeAlias = Awaitable[list[PreparedTransaction]]
+_Prepared: TypeAlias = Callable[[None, BaseException | None], None]
+
+#: Acknowledgements that are prepared in one go.
+_SETTLED_AT_ONCE: Final = 100
 
 
 @dataclass(slots=True)
@@ -183,29 +188,7 @@ class InDoubt:
             answer: told when it is prepared; after an error it is not, and nothing was undone.
         """
         traced = self._batch(transaction_id, [route.message for route in routes])
-        doubt = _Doubt(settled=settled, undo=undo, traced=traced)
-        stored: list[tuple[MessageStore, Message]] = []
-        try:
-            for route in routes:
-                self._divide(doubt, stored, route)
-            removes, acknowledges = settlements(settled)
-            if not (stored or removes or acknowledges):
-                doubt.is_stored = False
-                self._by_id[transaction_id] = doubt
-                answer(None)
-                return
-            transaction = self._store().begin(transaction_id)
-            for store, message in stored:
-                transaction.add_message(store, message)
-            for store, message_id in removes:
-                transaction.remove_message(store, message_id)
-            for topic, key, message_id in acknowledges:
-                transaction.acknowledge(topic, key, message_id)
-        except JdbcStoreError as error:
-            answer(error)
-            return
-        doubt.is_at_work = True
-        self._by_id[transaction_id] = doubt
+        doubt = self._by_id[transaction_id] = _Doubt(settled=settled, undo=undo, traced=traced, is_at_work=True)
 
         def prepared(_: None, error: BaseException | None) -> None:
             doubt.is_uncertain = isinstance(error, OutcomeUnknown)
@@ -216,7 +199,45 @@ class InDoubt:
             finally:
                 doubt.rest()
 
-        self._submit(transaction, len(stored), prepared)
+        self._broker.slices.run(self._preparing(transaction_id, doubt, routes, prepared))
+
+    def _preparing(
+        self, transaction_id: XATransactionId, doubt: _Doubt, routes: Iterable[Route], prepared: _Prepared
+    ) -> Iterator[None]:
+        """Have a transaction prepared; a job: there may be very much in it."""
+        stored: list[tuple[MessageStore, Message]] = []
+        removes: list[tuple[MessageStore, MessageId]] = []
+        acknowledges: list[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = []
+        try:
+            for route in routes:
+                self._divide(doubt, stored, route)
+                yield
+            for first in range(0, len(doubt.settled), _SETTLED_AT_ONCE):
+                removed, acknowledged = settlements(doubt.settled[first : first + _SETTLED_AT_ONCE])
+                removes += removed
+                acknowledges += acknowledged
+                yield
+            if not (stored or removes or acknowledges):
+                doubt.is_stored = False
+                prepared(None, None)
+                return
+            transaction = self._store().begin(transaction_id)
+            for store, message in stored:
+                transaction.add_message(store, message)
+                yield
+            for store, message_id in removes:
+                transaction.remove_message(store, message_id)
+                yield
+            for topic, key, message_id in acknowledges:
+                transaction.acknowledge(topic, key, message_id)
+                yield
+        except JdbcStoreError as error:
+            prepared(None, error)
+        except Exception as error:
+            prepared(None, error)  # a defect; its client is answered all the same
+            raise
+        else:
+            self._submit(transaction, len(stored), prepared)
 
     def find(self, sends: Sequence[Message]) -> asyncio.Future[bool]:
         """Find out whether a transaction that sends these is committed, as far as they tell.
@@ -227,9 +248,7 @@ class InDoubt:
         sent = [(store, message.message_id) for store, message in kept if message.message_id is not None]
         return self._broker.read_patiently(is_committed_by, self._broker.adapter, sent)
 
-    def _submit(
-        self, transaction: Transaction, count: int, prepared: Callable[[None, BaseException | None], None]
-    ) -> None:
+    def _submit(self, transaction: Transaction, count: int, prepared: _Prepared) -> None:
         """Have a transaction prepared; one of many messages, which are made into bytes then, in a thread: nobody sees
         them before the second phase, so that their order does not matter."""
         if count < PREPARED_LEAST:

@@ -254,6 +254,11 @@ class Lane:
         return not self.window and not self._unpaged and not self._pending and not self._reading
 
     @property
+    def is_settled(self) -> bool:
+        """Whether nobody has anything of it, and nothing is under way."""
+        return not self.in_flight and not self._pending and not self._reading
+
+    @property
     def holds_anything(self) -> bool:
         """Whether its store may hold messages."""
         return not self._memory_first or self._store is not None

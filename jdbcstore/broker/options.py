@@ -12,7 +12,7 @@ from jdbcstore.destination import QUALIFIED_NAME_MAX, Queue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.wire_options import WireOptions
 
-__all__ = ["EVENTS", "BrokerOptions", "open_files_max"]
+__all__ = ["EVENTS", "BrokerOptions", "check_dead_letter_queue", "open_files_max"]
 
 _MIB: Final = 1 << 20
 #: The words of `BrokerOptions.log_events`.
@@ -280,8 +280,7 @@ class BrokerOptions(WireOptions):
         for name, known in (("on_lease_lost", _ON_LEASE_LOST), ("on_store_failure", _ON_STORE_FAILURE)):
             if getattr(self, name) not in known:
                 raise ConfigurationError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
-        if len(Queue(self.dead_letter_queue).qualified_name) > QUALIFIED_NAME_MAX:
-            raise ConfigurationError(f"dead_letter_queue may have {QUALIFIED_NAME_MAX} characters with its prefix")
+        check_dead_letter_queue(self.dead_letter_queue)
         for option in fields(self):
             value = getattr(self, option.name)
             if option.type == "int" and option.name not in _MAY_BE_ZERO and (type(value) is not int or value < 1):
@@ -311,3 +310,12 @@ def open_files_max(wanted: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (goal, hard))
         return goal
     return wanted if soft == resource.RLIM_INFINITY else soft
+
+
+def check_dead_letter_queue(name: str) -> None:
+    """Raise ConfigurationError if no store can keep dead letters in a queue of this name: they would be lost."""
+    if not Queue(name).is_storable:
+        raise ConfigurationError(
+            f"dead_letter_queue has to be one queue, of {QUALIFIED_NAME_MAX} characters with its prefix, and without"
+            f" control characters, got {name!r}"
+        )

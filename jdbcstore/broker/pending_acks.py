@@ -160,6 +160,10 @@ class PendingAcks:
         self._gaps.pop(consumer, None)
         self._names.settle(consumer, consumer.unacknowledged.values())
 
+    def close(self) -> None:
+        """The client is gone: so are all its subscriptions."""
+        self._gaps.clear()
+
     def _close_gaps(self, consumer: Consumer, count: int) -> None:
         gaps = self._gaps.get(consumer, 0) + count
         if gaps > _GAPS_MAX + len(consumer.unacknowledged):

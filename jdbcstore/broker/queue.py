@@ -84,6 +84,7 @@ class Queue:
         self._order = 0
         #: How many give back what they have, and are not done: nothing is delivered meanwhile.
         self._pauses = 0
+        self._is_parted = False
         #: Whether an operator wants nothing to be delivered.
         self.is_paused = False
         #: While the first consumer waits for others.
@@ -146,6 +147,15 @@ class Queue:
         """Forget everything that is in memory; no client is left."""
         self.contents.close()
         self._consumers.groups = None
+
+    def part(self) -> None:
+        """It is over. It and its parts know each other; if all is settled they are parted, so that it is freed and need
+        not wait for the garbage collector."""
+        if not self._is_parted and self.contents.is_settled:
+            self._is_parted = True
+            self.contents.part()
+            self._consumers.part()
+            self.wake = self._consumers.wake
 
     def next_order(self) -> int:
         """The next place in the queue, for a lane's next delivery."""
@@ -502,6 +512,7 @@ class Queue:
         self.purge(self._purged)
 
     def _purged(self, error: BaseException | None) -> None:
+        self.part()
         if error is not None:
             log.warning(
                 "queue could not be purged, its messages stay in the store destination=%s error=%r",

@@ -126,6 +126,12 @@ class QueueConsumers:
         self._look_who_may()
         self.wake()
 
+    def part(self) -> None:
+        """The queue is over: it is not known here any more."""
+        self.ready.clear()
+        self._awake = _nobody
+        del self.queue
+
     # -- whose turn it is -------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
@@ -259,3 +265,7 @@ class QueueConsumers:
         if self.groups is not None:
             self.groups.forget_waiting()
         return dropped
+
+
+def _nobody() -> None:
+    """There is nobody to dispatch for."""

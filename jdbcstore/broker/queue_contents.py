@@ -112,6 +112,17 @@ class QueueContents:
         for lane in self.lanes():
             self._close(lane)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody has anything of it, and nothing is under way."""
+        return not self.delayed and all(lane.is_settled for lane in self.lanes())
+
+    def part(self) -> None:
+        """The queue is over, and all is settled: it is not known here any more."""
+        self.persistent = []
+        self.transient = []
+        del self._queue, self._open_store, self._open_spool
+
     def _close(self, lane: Lane) -> None:
         for delivery in [delivery for delivery in self.delayed if delivery.lane is lane]:
             self.delayed.pop(delivery).cancel()

@@ -6,7 +6,8 @@ that bounded:
 * Work is proportional to what it changes. There is no walk over everything for the sake of one.
 * What changes very much is a *job*: a generator that yields wherever it may be interrupted. Its first slice runs at
   once, which for nearly everything is all of it. The rest waits in a rotation: however many clients have jobs, in one
-  turn of the event loop there is one slice of them.
+  turn of the event loop there is one slice of them. So do the first slices of clients' jobs when many begin in the
+  same turn, since hundreds of connections may break at once.
 
 **Order.** Jobs of different clients mix. Of one client nothing does: who begins a job for a client holds it back
 (`Client.hold`) until the job is done. So what the client says afterwards meets its full effect. Whatever else a job
@@ -37,21 +38,34 @@ class Slices:
         loop: the event loop that they run in.
     """
 
-    __slots__ = ("_loop", "_rotation", "at_work")
+    __slots__ = ("_begun_s", "_loop", "_rotation", "at_work")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._rotation = Rotation(loop)
+        #: How long the jobs of clients took that have begun in this turn of the loop.
+        self._begun_s = 0.0
         #: The job whose slice is running.
         self.at_work: Iterator[None] | None = None
 
     def begin(self, job: Iterator[None]) -> bool:
-        """Run the first slice of a job. Returns whether that was all; if not, `go_on` has to be called.
+        """Run the first slice of a client's job, unless those that have begun in this turn of the loop have had their
+        time. Returns whether that was all; if not, `go_on` has to be called.
 
         Args:
             job: yields where it may be interrupted. What it raises is a defect: it is logged, and ends the job.
         """
-        return self._slice(job)
+        if self._begun_s > SLICE_S:
+            return False
+        if not self._begun_s:
+            self._loop.call_soon(self._next_turn)
+        began_s = perf_counter()
+        is_all = self._slice(job)
+        self._begun_s += perf_counter() - began_s
+        return is_all
+
+    def _next_turn(self) -> None:
+        self._begun_s = 0.0
 
     def go_on(self, job: Iterator[None], done: Callable[[], object]) -> None:
         """Run the rest of a job, in later turns of the loop.
@@ -69,8 +83,8 @@ class Slices:
             self.go_on(job, done)
 
     def run(self, job: Iterator[None], done: Callable[[], object] = lambda: None) -> None:
-        """Begin a job and go on with it; `done` may be called before this returns."""
-        if self.begin(job):
+        """Run the first slice of a job at once, and go on with it; `done` may be called before this returns."""
+        if self._slice(job):
             done()
         else:
             self.go_on(job, done)

@@ -267,6 +267,7 @@ class TopicConsumer(Consumer):
         self.is_closed = True
         self.credit = 0
         self.unacknowledged.clear()
+        self.restored.clear()
         self._broker.memory.used -= self._given * DELIVERY_BYTES
         self._given = 0
         self.end()

@@ -146,6 +146,7 @@ class Connection(asyncio.Protocol):
             self._session.client.close()
         finally:
             self._server.forget(self)
+            del self._session, self._receive  # they know each other, and would wait for the garbage collector
         level = logging.INFO if isinstance(error, OSError) and error.errno in _GONE else logging.DEBUG
         log.log(level, "connection closed peer=%s error=%r", self.peer, error)
 

@@ -199,6 +199,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._connection.connection_lost(error)
         else:
             self._handshakes.leave(self)
+        del self._connection  # they know each other, and would wait for the garbage collector
 
     @property
     def address(self) -> str:

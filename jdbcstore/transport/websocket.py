@@ -157,6 +157,7 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._connection.connection_lost(error)
+        del self._connection  # they know each other, and would wait for the garbage collector
 
     # -- the handshake -------------------------------------------------------------------------------------------
 

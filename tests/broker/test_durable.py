@@ -1041,3 +1041,25 @@ def test_advisories_are_lost_rather_than_kept_without_end_where_the_store_is_slo
             other.done("UNSUBSCRIBE", {"id": "1"})
         assert 10_000 < RUNNING[address].memory.uncommitted < 15_000
     wait_until(lambda: RUNNING[address].memory.uncommitted == 0, "all are stored")
+
+
+def test_what_comes_while_a_history_is_taken_over_comes_behind_it(
+    start_broker: StartBroker, brokers: list[Broker], open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)  # each message is a slice
+    kept = DestinationPolicy(pattern=Topic(">"), subscription_recovery="fixed_count", recovery_messages_max=100_000)
+    address = start_broker(policies=[kept])
+    publisher, client, count = open_client(address), open_client(address, client_id="ann"), 20_000
+
+    def publish(numbers: range) -> None:
+        publisher.write(b"".join(b"SEND\ndestination:/topic/kept\n\n%d\0" % number for number in numbers))
+        publisher.done("SEND", {"destination": "/queue/other"})
+
+    publish(range(count))
+    headers = {"id": "1", "destination": "/topic/kept", "activemq.prefetchSize": "100000"}
+    client.send("SUBSCRIBE", {**headers, "activemq.subscriptionName": "all", "activemq.retroactive": "true"})
+    wait_until(lambda: brokers[0].topics[Topic("kept")].subscriptions)
+    publish(range(count, count + 100))
+    assert client.is_silent(0.001)  # others are served meanwhile
+    publish(range(count + 100, count + 1000))
+    assert [int(client.message().text) for _ in range(count + 1000)] == list(range(count + 1000))

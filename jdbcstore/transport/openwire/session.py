@@ -11,6 +11,7 @@ Frames are written in the order in which they are made: the caches of both sides
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -120,6 +121,7 @@ class OpenWireSession(Conversation[Event]):
         )
         super().__init__(broker, wire, self._names, self._openwire)
         self._frames: list[bytes] = [self._openwire.start()]
+        self._login_timer: asyncio.TimerHandle | None = None
         #: Whether the socket closes when everything is written.
         self._is_closing = False
         #: Whether the client sends again what it has heard no answer for when it has lost its broker, and whether that
@@ -313,6 +315,8 @@ class OpenWireSession(Conversation[Event]):
         self._openwire.close()  # the object may live on for a while
         self._unheard.clear()
         self._frames.clear()
+        if self._login_timer is not None:
+            self._login_timer.cancel()
 
     # -- the connection --------------------------------------------------------------------------------------------
 
@@ -326,7 +330,7 @@ class OpenWireSession(Conversation[Event]):
         assert agreed is not None
         silence_ms = agreed.max_inactivity_ms
         self._wire.beat(silence_ms // 3, silence_ms // 2, agreed.max_inactivity_initial_delay_ms)
-        self._broker.loop.call_later(_LOGIN_S, self._login_timed_out)
+        self._login_timer = self._broker.loop.call_later(_LOGIN_S, self._login_timed_out)
         broker = self._broker
         self._say(
             c.BrokerInfo(

@@ -119,6 +119,12 @@ class StompNames:
                 _remove(self._twins, (consumer, message_id), delivery)
                 _remove(self._by_message_id, message_id, delivery)
 
+    def forget(self) -> None:
+        """Nothing can be named any more."""
+        self._by_ack_id.clear()
+        self._by_message_id.clear()
+        self._twins.clear()
+
     # -- names before 1.2 --------------------------------------------------------------------------------------------
 
     def _note(self, consumer: Consumer, key: str, delivery: Delivery) -> None:

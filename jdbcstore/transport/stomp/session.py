@@ -190,6 +190,7 @@ class StompSession(Conversation[Event]):
         """The client is gone."""
         self._stomp.forget_data()  # the object may live on for a while
         self._unheard.clear()
+        self._names.forget()
 
     # -- CONNECT, DISCONNECT ---------------------------------------------------------------------------------------
 

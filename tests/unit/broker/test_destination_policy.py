@@ -69,3 +69,6 @@ def test_nonsense_is_refused() -> None:
         RedeliveryPolicy(back_off_multiplier=0.5)
     with pytest.raises(ConfigurationError, match="shared, individual, discarding"):
         DeadLetterStrategy(kind="none")
+    for several in ("A,B", "DLQ.>", "x" * 300):
+        with pytest.raises(ConfigurationError, match="dead_letter_queue has to be one queue"):
+            DeadLetterStrategy(dead_letter_queue=several)

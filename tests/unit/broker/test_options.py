@@ -39,6 +39,8 @@ def test_an_address_that_is_none_is_refused(bind: str) -> None:
         {"body_bytes_max": -1},
         {"page_messages_max": 500, "window_messages_max": 100},
         {"dead_letter_queue": "x" * 300},
+        {"dead_letter_queue": "A,B"},
+        {"dead_letter_queue": "DLQ.>"},
         {"dead_letter_queue": ""},
         {"prefetch_queue": True},
         {"offline_durable_subscriber_timeout_s": -1.0},

@@ -283,10 +283,10 @@ class DurableSubscription(TopicSubscription):
                 self._counts.leave(Delivery(message, order=self.next_order()))
         self._history.clear()
 
-    def _open_store(self) -> MessageStore:
+    def open_store(self) -> MessageStore:
         return SubscriptionStore(self._topic.open_store(), self._key)
 
-    def _open_spool(self) -> MessageStore:
+    def open_spool(self) -> MessageStore:
         return self._broker.spool.queue_message_store(self._spool, prioritized=self.policy.prioritized_messages)
 
     # -- in ------------------------------------------------------------------------------------------------------

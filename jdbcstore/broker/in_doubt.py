@@ -88,6 +88,8 @@ class _Doubt:
     #: What it removes and acknowledges, if it was prepared before the store was opened.
     removed: Sequence[tuple[Destination, MessageId]] = ()
     acknowledged: Sequence[tuple[Destination, SubscriptionKey, MessageId]] = ()
+    #: In the store, while it is being prepared.
+    begun: Transaction | None = None
     is_at_work: bool = False
     #: Whether the answer to its first phase was lost. The store knows, and is asked when it is opened again.
     is_uncertain: bool = False
@@ -192,8 +194,12 @@ class InDoubt:
 
         def prepared(_: None, error: BaseException | None) -> None:
             doubt.is_uncertain = isinstance(error, OutcomeUnknown)
+            begun, doubt.begun = doubt.begun, None
             if error is not None and not doubt.is_uncertain:
-                self._by_id.pop(transaction_id, None)
+                if self._by_id.get(transaction_id) is doubt:
+                    del self._by_id[transaction_id]
+                if begun is not None:
+                    begun.rollback()  # the store would keep what is in it, and refuse to begin it again
             try:
                 answer(error)
             finally:
@@ -222,6 +228,7 @@ class InDoubt:
                 prepared(None, None)
                 return
             transaction = self._store().begin(transaction_id)
+            doubt.begun = transaction
             for store, message in stored:
                 transaction.add_message(store, message)
                 yield

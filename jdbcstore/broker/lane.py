@@ -90,6 +90,12 @@ class LaneQueue(DeliveryQueue, Protocol):
     policy: DestinationPolicy
     is_advising: bool
 
+    def open_store(self) -> MessageStore:
+        """Open its store in the broker's store."""
+
+    def open_spool(self) -> MessageStore:
+        """Open its store in the spool."""
+
     def advise(self, message: Message) -> None:
         """Those who listen to advisories are told that a message has arrived."""
 

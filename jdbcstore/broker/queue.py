@@ -84,17 +84,13 @@ class Queue:
         self._order = 0
         #: How many give back what they have, and are not done: nothing is delivered meanwhile.
         self._pauses = 0
-        self._is_parted = False
         #: Whether an operator wants nothing to be delivered.
         self.is_paused = False
         #: While the first consumer waits for others.
         self._start_timer: asyncio.TimerHandle | None = None
         limit_bytes = self.policy.memory_limit_bytes or broker.options.in_flight_bytes_max
-        open_store = None if destination.is_temporary else self._open_store
-        contents = self.contents = QueueContents(broker, self, open_store, self._open_spool)
-        consumers = self._consumers = QueueConsumers(
-            broker, self, contents, self.policy, self._awake, is_shared=self.is_shared
-        )
+        contents = self.contents = QueueContents(broker, self, has_store=not destination.is_temporary)
+        consumers = self._consumers = QueueConsumers(broker, self, contents, self.policy, is_shared=self.is_shared)
         self.selections: Mapping[Interest, object] = consumers.selections
         self.removal = Removal(broker, destination, contents, consumers, counts)
         self._redelivery = Redelivery(
@@ -120,10 +116,12 @@ class Queue:
 
     # -- what is in it -------------------------------------------------------------------------------------------------
 
-    def _open_store(self) -> MessageStore:
+    def open_store(self) -> MessageStore:
+        """Open its store in the broker's store."""
         return self._broker.queue_store(self._broker.adapter, self.destination)
 
-    def _open_spool(self) -> MessageStore:
+    def open_spool(self) -> MessageStore:
+        """Open its store in the spool."""
         return self._broker.queue_store(self._broker.spool, self.destination)
 
     def lanes(self) -> Sequence[Lane]:
@@ -149,10 +147,9 @@ class Queue:
         self._consumers.groups = None
 
     def part(self) -> None:
-        """It is over. It and its parts know each other; if all is settled they are parted, so that it is freed and need
+        """It is over. It and its lanes know each other; if all is settled they are parted, so that it is freed and need
         not wait for the garbage collector."""
-        if not self._is_parted and self.contents.is_settled:
-            self._is_parted = True
+        if self.contents.is_settled:
             self.contents.part()
             self._consumers.part()
             self.wake = self._consumers.wake
@@ -362,7 +359,8 @@ class Queue:
 
     # -- out and back ------------------------------------------------------------------------------------------------
 
-    def _awake(self) -> None:
+    def awake(self) -> None:
+        """There is something to dispatch: do that at the end of this turn of the loop."""
         self._broker.awake(self)
 
     def dispatch(self) -> bool:

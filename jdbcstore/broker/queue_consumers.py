@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from itertools import chain
 from operator import attrgetter
 from typing import Final, Protocol
+from weakref import ref
 
 from jdbcstore.broker.delivery import Consumer, Delivery, DeliveryQueue
 from jdbcstore.broker.destination_policy import DestinationPolicy
@@ -34,20 +35,22 @@ class ConsumedQueue(SelectedQueue, DeliveryQueue, Protocol):
     def wake(self) -> None:
         """There is something to deliver, or to look at."""
 
+    def awake(self) -> None:
+        """There is something to dispatch; called once until `QueueConsumers.is_awake` is taken back."""
+
 
 class QueueConsumers:
     """The consumers of one queue.
 
     Args:
         broker: gives what selections need.
-        queue: whose consumers they are.
+        queue: whose consumers they are; it is not kept by this, so that both are freed when nobody has the queue any
+            more.
         contents: what is in the queue.
         policy: how the queue treats them.
         is_shared: whether they may all have everything, as others have the same messages in the store.
-        awake: called when there is something to dispatch, once until `is_awake` is taken back.
 
     Attributes:
-        queue: whose consumers they are.
         members: in the order in which they came; a dictionary for its order.
         ready: those that may be able to take a message, whose turn it is first.
         passed: how many of them in a row there was nothing for.
@@ -64,7 +67,6 @@ class QueueConsumers:
         queue: ConsumedQueue,
         contents: QueueContents,
         policy: DestinationPolicy,
-        awake: Callable[[], object],
         *,
         is_shared: bool,
     ) -> None:
@@ -77,10 +79,9 @@ class QueueConsumers:
         self.selections: dict[Interest, Selection] = {}
         self.groups: MessageGroups | None = None
         self._broker = broker
-        self.queue = queue
+        self._queue = ref(queue)
         self._contents = contents
         self._policy = policy
-        self._awake = awake
         self._is_shared = is_shared
         #: Those among the ready ones that are gone, at most.
         self._gone = 0
@@ -126,11 +127,16 @@ class QueueConsumers:
         self._look_who_may()
         self.wake()
 
+    @property
+    def queue(self) -> ConsumedQueue:
+        """Whose consumers they are."""
+        queue = self._queue()
+        assert queue is not None
+        return queue
+
     def part(self) -> None:
-        """The queue is over: it is not known here any more."""
+        """The queue is over: those who stood in line keep it no more."""
         self.ready.clear()
-        self._awake = _nobody
-        del self.queue
 
     # -- whose turn it is -------------------------------------------------------------------------------------------
 
@@ -139,13 +145,13 @@ class QueueConsumers:
         self.passed = 0
         if not self.is_awake and self.ready:
             self.is_awake = True
-            self._awake()
+            self.queue.awake()
 
     def go_on(self) -> None:
         """There may be more to dispatch, in another turn of the loop."""
         if not self.is_awake:
             self.is_awake = True
-            self._awake()
+            self.queue.awake()
 
     def resume(self, consumer: Consumer) -> None:
         """A consumer that could not take more can again."""
@@ -265,7 +271,3 @@ class QueueConsumers:
         if self.groups is not None:
             self.groups.forget_waiting()
         return dropped
-
-
-def _nobody() -> None:
-    """There is nobody to dispatch for."""

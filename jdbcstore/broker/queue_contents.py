@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
+from weakref import ref
 
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.host import Host
@@ -13,7 +14,7 @@ from jdbcstore.broker.lane import Lane, LaneQueue
 from jdbcstore.broker.returned import Returned
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
-from jdbcstore.store.contract import PRIORITY_LEVELS, MessageStore
+from jdbcstore.store.contract import PRIORITY_LEVELS
 
 __all__ = ["QueueContents"]
 
@@ -25,9 +26,8 @@ class QueueContents:
 
     Args:
         broker: gives options, memory and completions.
-        queue: whose lanes they are.
-        open_store: opens the queue's store in the broker's store; None for a temporary queue, which has none.
-        open_spool: opens its store in the spool.
+        queue: whose lanes they are; it is not kept by this, so that both are freed when nobody has the queue any more.
+        has_store: whether it has a store in the broker's store; a temporary queue has none.
 
     Attributes:
         persistent: one lane, or one for each priority from 0 on; an empty list without a store.
@@ -36,17 +36,10 @@ class QueueContents:
         delayed: given back, and waiting for the time of their redelivery.
     """
 
-    def __init__(
-        self,
-        broker: Host,
-        queue: LaneQueue,
-        open_store: Callable[[], MessageStore] | None,
-        open_spool: Callable[[], MessageStore],
-    ) -> None:
+    def __init__(self, broker: Host, queue: LaneQueue, *, has_store: bool) -> None:
         self._broker = broker
-        self._queue = queue
-        self._open_store = open_store
-        self._open_spool = open_spool
+        self._queue = ref(queue)
+        self._has_store = has_store
         self._is_prioritized = queue.policy.prioritized_messages
         self.returned = Returned()
         self.delayed: dict[Delivery, asyncio.TimerHandle] = {}
@@ -56,11 +49,14 @@ class QueueContents:
     # -- lanes ---------------------------------------------------------------------------------------------------
 
     def _new_persistent(self) -> list[Lane]:
-        return [] if self._open_store is None else self._new_lanes(self._open_store, memory_first=False)
+        return self._new_lanes(memory_first=False) if self._has_store else []
 
-    def _new_lanes(self, open_store: Callable[[], MessageStore], *, memory_first: bool) -> list[Lane]:
+    def _new_lanes(self, *, memory_first: bool) -> list[Lane]:
+        queue = self._queue()
+        assert queue is not None
+        open_store = queue.open_spool if memory_first else queue.open_store
         levels = range(PRIORITY_LEVELS) if self._is_prioritized else [None]
-        return [Lane(self._broker, self._queue, open_store, memory_first=memory_first, level=level) for level in levels]
+        return [Lane(self._broker, queue, open_store, memory_first=memory_first, level=level) for level in levels]
 
     def persistent_lane(self, message: Message) -> Lane:
         """The lane over the broker's store. A temporary queue has none: nothing survives its connection anyway."""
@@ -69,7 +65,7 @@ class QueueContents:
     def transient_lane(self, message: Message) -> Lane:
         """The lane of what does not have to survive."""
         if not self.transient:
-            self.transient = self._new_lanes(self._open_spool, memory_first=True)
+            self.transient = self._new_lanes(memory_first=True)
         return self._of(self.transient, message)
 
     def _of(self, lanes: list[Lane], message: Message) -> Lane:
@@ -118,10 +114,9 @@ class QueueContents:
         return not self.delayed and all(lane.is_settled for lane in self.lanes())
 
     def part(self) -> None:
-        """The queue is over, and all is settled: it is not known here any more."""
+        """The queue is over, and all is settled: its lanes keep it no more."""
         self.persistent = []
         self.transient = []
-        del self._queue, self._open_store, self._open_spool
 
     def _close(self, lane: Lane) -> None:
         for delivery in [delivery for delivery in self.delayed if delivery.lane is lane]:

@@ -75,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._is_over_output = False
+        self._is_lost = False
         self.arrivals = server.arrivals
         self.peer = "?"
         self.socket: Socket
@@ -146,6 +147,7 @@ class Connection(asyncio.Protocol):
             self._session.client.close()
         finally:
             self._server.forget(self)
+            self._is_lost = True
             del self._session, self._receive  # they know each other, and would wait for the garbage collector
         level = logging.INFO if isinstance(error, OSError) and error.errno in _GONE else logging.DEBUG
         log.log(level, "connection closed peer=%s error=%r", self.peer, error)
@@ -170,6 +172,8 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes, later if the socket is full. A client that reads none of them is not read either."""
+        if self._is_lost:
+            return
         self._transport.write(data)
         if self._heart_beat is not None:
             self._heart_beat.data_sent(self._broker.loop.time())

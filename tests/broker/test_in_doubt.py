@@ -13,7 +13,7 @@ from jdbcstore import Broker, open_store
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.route import Route
 from jdbcstore.destination import Queue, Topic
-from jdbcstore.errors import TransientStoreError, UnknownTransaction
+from jdbcstore.errors import StoreError, TransientStoreError, UnknownTransaction
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics, SupportsTransactions
@@ -23,6 +23,7 @@ from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from jdbcstore.transport.stomp.conversion import stomp_body
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.test_receipts import commits_fail
 from tests.servers.prepared import PreparedFile
 
 QUEUE, TOPIC = Queue("Q"), Topic("T")
@@ -180,6 +181,34 @@ def test_much_is_prepared_and_committed_in_order(
     decide(broker, partial(broker.in_doubt.roll_back, XID))
     assert given_back
     assert client.is_silent()
+
+
+@pytest.mark.parametrize("count", [3, 700])
+def test_what_could_not_be_prepared_may_be_prepared_again(
+    url: str, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], count: int
+) -> None:
+    client = open_client(start_broker(open_store(url)))
+    broker = brokers[0]
+    sends = [Route(numbered(number)) for number in range(count)]
+    with commits_fail(), pytest.raises(TransientStoreError):
+        decide(broker, partial(broker.in_doubt.prepare, XID, sends, [], bool))
+    decide(broker, partial(broker.in_doubt.prepare, XID, sends, [], bool))
+    decide(broker, partial(broker.in_doubt.commit, XID, None))
+    assert client.rest_of("/queue/Q") == list(map(text_of, range(count)))
+
+
+def test_what_a_store_cannot_take_may_be_prepared_in_part(
+    url: str, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    separator = "&" if "?" in url else "?"
+    client = open_client(start_broker(open_store(f"{url}{separator}transaction_messages_max=2")))
+    broker = brokers[0]
+    sends = [Route(numbered(number)) for number in range(3)]
+    with pytest.raises(StoreError, match="transaction_messages_max"):
+        decide(broker, partial(broker.in_doubt.prepare, XID, sends, [], bool))
+    decide(broker, partial(broker.in_doubt.prepare, XID, sends[:2], [], bool))
+    decide(broker, partial(broker.in_doubt.commit, XID, None))
+    assert client.rest_of("/queue/Q") == [text_of(0), text_of(1)]
 
 
 def test_a_defect_behind_a_rollback_costs_nobody_the_answer(

@@ -230,6 +230,18 @@ class ClientConsumers:
             )
         self._client.work(self._unsubscribing(consumer), request, partial(self._client.complete, request))
 
+    def keep_place(self, consumer: Consumer, destination: Destination, size: int) -> None:
+        """Count a wildcard subscription's place in one more destination. Raises ProtocolError if it is too much."""
+        what = f"A subscription to {consumer.destination}, which covers {destination},"
+        self._account.keep(size, what, "Subscribe to fewer destinations")
+        consumer.kept_bytes += size
+
+    def give_up_place(self, consumer: Consumer, size: int) -> None:
+        """It is there no more."""
+        if not consumer.is_closed:
+            self._account.give_up(size)
+            consumer.kept_bytes -= size
+
     def _unsubscribing(self, consumer: Consumer) -> Iterator[None]:
         self._account.unsubscribed(consumer.kept_bytes)
         self._pulls.withdraw(consumer)

@@ -188,6 +188,21 @@ class Receiver(Protocol):
     def disconnect(self, text: str, *, reason: str) -> None:
         """End its connection with an error."""
 
+    def keep_place(self, consumer: Consumer, destination: Destination, size: int) -> None:
+        """Count the place of a wildcard's subscription in one more destination.
+
+        Args:
+            consumer: whose.
+            destination: its name.
+            size: bytes that it takes until the subscription ends.
+
+        Raises:
+            ProtocolError: it is too much for the connection, or for all of them together.
+        """
+
+    def give_up_place(self, consumer: Consumer, size: int) -> None:
+        """It is there no more."""
+
     def browsed(self, consumer: Consumer) -> None:
         """A browser has shown everything."""
 

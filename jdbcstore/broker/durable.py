@@ -39,7 +39,7 @@ from jdbcstore.broker.delivery import Answer, Consumer, Delivery, Receiver
 from jdbcstore.broker.delivery_counts import DeliveryCounts
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
-from jdbcstore.broker.memory import WRITE_BYTES
+from jdbcstore.broker.memory import DURABLE_PLACE_BYTES, WRITE_BYTES
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.subscription_request import AcknowledgeMode
@@ -607,6 +607,7 @@ class Durables:
         # From here on it takes note of what is published; the store is asked after that.
         subscription = None
         if consumer.client.access.may_receive(topic.destination):
+            self._keep_place(consumer, topic)
             subscription = self._take_up(known, topic, consumer)
         self._add(topic, asked, answers, retroactive=consumer.is_retroactive)
         known.topics[topic.destination] = None
@@ -621,6 +622,12 @@ class Durables:
         subscription = DurableSubscription(self._broker, topic, consumer, delivered, left, spool)
         consumer.queues[subscription] = None
         return subscription
+
+    @staticmethod
+    def _keep_place(consumer: DurableConsumer, topic: Topic) -> None:
+        """Raise ProtocolError if a wildcard covers more topics than its client's connection may keep."""
+        if consumer.destination.is_wildcard:
+            consumer.client.keep_place(consumer, topic.destination, DURABLE_PLACE_BYTES)
 
     def _add(self, topic: Topic, asked: SubscriptionInfo, answers: _Together, *, retroactive: bool) -> None:
         info = replace(asked, destination=topic.destination)
@@ -741,8 +748,13 @@ class Durables:
         answers = _Together(partial(self._joined, known, topic))
         asked = SubscriptionInfo(known.key, name, known.subscribed, known.selector, bool(known.no_local))
         if consumer is not None and not consumer.is_closed and consumer.client.access.may_receive(name):
-            for _ in self._take_up(known, topic, consumer).taking_over():
-                pass  # there is nothing but what was left when it was there before
+            try:
+                self._keep_place(consumer, topic)
+            except ProtocolError as error:  # what comes waits for its next client
+                consumer.client.disconnect(str(error), reason="its durable subscription covers too many topics")
+            else:
+                for _ in self._take_up(known, topic, consumer).taking_over():
+                    pass  # there is nothing but what was left when it was there before
         try:
             self._add(topic, asked, answers, retroactive=False)
         except JdbcStoreError as error:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 from jdbcstore.broker.delivery import Consumer
 from jdbcstore.broker.durable import DurableConsumer
 from jdbcstore.broker.host import Host
+from jdbcstore.broker.memory import DURABLE_PLACE_BYTES, WILDCARD_PLACE_BYTES
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
+from jdbcstore.errors import ProtocolError
 
 __all__ = ["KnownDestinations", "Memberships"]
 
@@ -68,7 +71,8 @@ class Memberships:
             if self._host.queues.get(queue.destination) is not queue:
                 return
             if not consumer.is_closed:
-                _join_queue(consumer, queue)
+                with _disconnecting(consumer):
+                    _join_queue(consumer, queue, WILDCARD_PLACE_BYTES)
             yield
 
     def awaits(self, destination: Destination) -> bool:
@@ -89,11 +93,16 @@ class Memberships:
         """The same of a topic, as a job."""
         for consumer in self._wildcards.covering(topic.destination):
             if isinstance(consumer, TopicConsumer) and not consumer.is_closed:
-                _join_topic(consumer, topic)
+                with _disconnecting(consumer):
+                    _join_topic(consumer, topic, WILDCARD_PLACE_BYTES)
                 yield
 
     def subscribing(self, consumer: Consumer) -> Iterator[None]:
-        """Let a consumer take part in what it subscribed to, now and when more of it appears; a job."""
+        """Let a consumer take part in what it subscribed to, now and when more of it appears; a job.
+
+        Raises:
+            ProtocolError: its wildcard covers more than its connection may keep.
+        """
         for element in consumer.destination.elements():
             if element.is_wildcard:
                 self._wildcards.add(element, consumer)
@@ -102,7 +111,7 @@ class Memberships:
                 known: Iterable[Destination] = self._host.queues if element.is_queue else self._host.topics
                 for name in list(known):
                     if _covers(element, name):
-                        self._join(consumer, name)
+                        self._join(consumer, name, WILDCARD_PLACE_BYTES)
                     yield
                     if consumer.is_closed:
                         return
@@ -114,11 +123,11 @@ class Memberships:
                 self._join(consumer, element)
                 yield
 
-    def _join(self, consumer: Consumer, name: Destination) -> None:
+    def _join(self, consumer: Consumer, name: Destination, size: int = 0) -> None:
         if isinstance(consumer, TopicConsumer):
-            _join_topic(consumer, self._host.topic(name))
+            _join_topic(consumer, self._host.topic(name), size)
         else:
-            _join_queue(consumer, self._host.queue(name))
+            _join_queue(consumer, self._host.queue(name), size)
 
     def unsubscribing(self, consumer: Consumer) -> Iterator[None]:
         """Let a consumer leave, at once; what it has goes back, which is the job."""
@@ -133,12 +142,14 @@ class Memberships:
         may_receive = consumer.client.access.may_receive
         for queue in [queue for queue in consumer.queues if not may_receive(queue.destination)]:
             del consumer.queues[queue]
+            consumer.client.give_up_place(consumer, _place_bytes(consumer, queue.destination))
             if queue in consumer.parked:
                 consumer.parked.remove(queue)
             queue.remove_consumer(consumer)
         if isinstance(consumer, TopicConsumer):
             for topic in [topic for topic in consumer.topics if not may_receive(topic.destination)]:
                 del consumer.topics[topic]
+                consumer.client.give_up_place(consumer, _place_bytes(consumer, topic.destination))
                 topic.consumers.pop(consumer, None)
         if isinstance(consumer, DurableConsumer):  # takes up topics when it subscribes
             return
@@ -156,22 +167,42 @@ class Memberships:
             yield name if _covers(element, name) else None
 
 
-def _join_queue(consumer: Consumer, queue: Queue) -> None:
+@contextmanager
+def _disconnecting(consumer: Consumer) -> Iterator[None]:
+    """Whose wildcard covers more than its connection may keep goes: its messages are for others then."""
+    try:
+        yield
+    except ProtocolError as error:
+        consumer.client.disconnect(str(error), reason="its wildcard covers too many destinations")
+
+
+def _join_queue(consumer: Consumer, queue: Queue, size: int) -> None:
     if (
         queue.destination.is_queue
         and queue not in consumer.queues
         and not isinstance(consumer, TopicConsumer)
         and consumer.client.access.may_receive(queue.destination)
     ):
+        if size:
+            consumer.client.keep_place(consumer, queue.destination, size)
         consumer.queues[queue] = None
         queue.add_consumer(consumer)
+
+
+def _place_bytes(consumer: Consumer, name: Destination) -> int:
+    """What was counted for the place of a consumer in a destination."""
+    if not any(element.is_wildcard and _covers(element, name) for element in consumer.destination.elements()):
+        return 0
+    return DURABLE_PLACE_BYTES if isinstance(consumer, DurableConsumer) else WILDCARD_PLACE_BYTES
 
 
 def _covers(wildcard: Destination, name: Destination) -> bool:
     return wildcard.matches(name) and not name.is_wildcard and not name.is_composite
 
 
-def _join_topic(consumer: TopicConsumer, topic: Topic) -> None:
+def _join_topic(consumer: TopicConsumer, topic: Topic, size: int) -> None:
     if topic not in consumer.topics and consumer.client.access.may_receive(topic.destination):
+        if size:
+            consumer.client.keep_place(consumer, topic.destination, size)
         consumer.topics[topic] = None
         topic.join(consumer)

@@ -32,12 +32,14 @@ from typing import Final, Protocol
 
 __all__ = [
     "DELIVERY_BYTES",
+    "DURABLE_PLACE_BYTES",
     "MEMBERSHIP_BYTES",
     "NUMBERED_BYTES",
     "SELECTION_BYTES",
     "SUBSCRIPTION_BYTES",
     "TEMPORARY_BYTES",
     "TRANSACTION_BYTES",
+    "WILDCARD_PLACE_BYTES",
     "WRITE_BYTES",
     "LargeFrame",
     "Memory",
@@ -54,6 +56,10 @@ NUMBERED_BYTES: Final = 2048
 SUBSCRIPTION_BYTES: Final = 1536
 #: The place of a subscription in one queue.
 MEMBERSHIP_BYTES: Final = 256
+#: The place of a subscription in one of the queues or topics that its wildcard covers (110 measured).
+WILDCARD_PLACE_BYTES: Final = 128
+#: The same of a durable subscription, which has a queue of its own for each topic (7 000 to 11 000 measured).
+DURABLE_PLACE_BYTES: Final = 8192
 #: What a selector costs besides: the parsed and the compiled condition, and what it is being looked for in
 #: (2 650 measured without that).
 SELECTION_BYTES: Final = 8192

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,41 @@ def test_a_transaction_beyond_the_connections_memory_is_refused_and_frees_it_at_
     client.done("SEND", {**send, "transaction": "b"}, body(50_000))
     client.done("ABORT", {"transaction": "b"})
     assert brokers[0].memory.kept == 0
+
+
+def error_of(client: Client) -> str:
+    """The text of the ERROR that ends a connection, behind the messages that it was sent."""
+    while (frame := client.frame()).command == "MESSAGE":
+        pass
+    assert frame.command == "ERROR"
+    return frame.headers["message"]
+
+
+@pytest.mark.parametrize(("kind", "name", "enough"), [("queue", None, 200), ("topic", None, 200), ("topic", "news", 3)])
+def test_what_a_wildcard_covers_counts(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], kind: str, name: str | None, enough: int
+) -> None:
+    address, pattern = start_broker(connection_bytes_max=30 << 10), f"/{kind}/A.>"
+    durable = {} if name is None else {"activemq.subscriptionName": name}
+    first, second = open_client(address, client_id="ann"), open_client(address, client_id="bob")
+    sender, names = open_client(address), (f"/{kind}/A.{number}" for number in count())
+
+    def appear() -> None:
+        for destination in islice(names, enough):
+            sender.publish(destination, "x")
+
+    appear()
+    first.subscribe(pattern, **durable)
+    kept = brokers[0].memory.kept
+    first.done("UNSUBSCRIBE", {"id": "1"})
+    assert brokers[0].memory.kept < kept
+    first.subscribe(pattern, **durable)
+    assert brokers[0].memory.kept == kept
+    appear()
+    assert "connection_bytes_max is 30720. Subscribe to fewer" in error_of(first)
+    second.send("SUBSCRIBE", {"destination": pattern, "id": "1", **durable})
+    assert "connection_bytes_max is 30720. Subscribe to fewer" in error_of(second)
+    sender.publish(f"/{kind}/A.0", "others go on")
 
 
 def test_a_hog_does_not_shut_out_those_who_keep_little(

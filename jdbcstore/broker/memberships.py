@@ -154,7 +154,11 @@ class Memberships:
         if isinstance(consumer, DurableConsumer):  # takes up topics when it subscribes
             return
         if any(element.is_wildcard for element in consumer.destination.elements()):
-            self._host.slices.run(self.subscribing(consumer))
+            self._host.slices.run(self._subscribing_again(consumer))
+
+    def _subscribing_again(self, consumer: Consumer) -> Iterator[None]:
+        with _disconnecting(consumer):
+            yield from self.subscribing(consumer)
 
     def covered(self, element: Destination) -> Iterator[Destination | None]:
         """The destinations that a name means at the moment: itself, or those that a wildcard matches, among None for

@@ -189,6 +189,9 @@ class InDoubt:
             undo: gives back what it settles, after a rollback.
             answer: told when it is prepared; after an error it is not, and nothing was undone.
         """
+        if transaction_id in self._by_id:
+            answer(StoreError(f"transaction {transaction_id} is prepared already: commit it or roll it back"))
+            return
         traced = self._batch(transaction_id, [route.message for route in routes])
         doubt = self._by_id[transaction_id] = _Doubt(settled=settled, undo=undo, traced=traced, is_at_work=True)
 

@@ -260,7 +260,7 @@ class Lane:
         return not self.window and not self._unpaged and not self._pending and not self._reading
 
     @property
-    def is_settled(self) -> bool:
+    def is_given_back(self) -> bool:
         """Whether nobody has anything of it, and nothing is under way."""
         return not self.in_flight and not self._pending and not self._reading
 

@@ -147,9 +147,9 @@ class Queue:
         self._consumers.groups = None
 
     def part(self) -> None:
-        """It is over. It and its lanes know each other; if all is settled they are parted, so that it is freed and need
-        not wait for the garbage collector."""
-        if self.contents.is_settled:
+        """It is over. It and its lanes know each other; if all is given back they are parted, so that it is freed and
+        need not wait for the garbage collector."""
+        if self.contents.is_given_back:
             self.contents.part()
             self._consumers.part()
             self.wake = self._consumers.wake

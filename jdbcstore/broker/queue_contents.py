@@ -109,12 +109,12 @@ class QueueContents:
             self._close(lane)
 
     @property
-    def is_settled(self) -> bool:
+    def is_given_back(self) -> bool:
         """Whether nobody has anything of it, and nothing is under way."""
-        return not self.delayed and all(lane.is_settled for lane in self.lanes())
+        return not self.delayed and all(lane.is_given_back for lane in self.lanes())
 
     def part(self) -> None:
-        """The queue is over, and all is settled: its lanes keep it no more."""
+        """The queue is over, and `is_given_back`: its lanes keep it no more."""
         self.persistent = []
         self.transient = []
 

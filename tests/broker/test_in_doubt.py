@@ -197,6 +197,22 @@ def test_what_could_not_be_prepared_may_be_prepared_again(
     assert client.rest_of("/queue/Q") == list(map(text_of, range(count)))
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_who_prepares_what_is_prepared_is_refused_and_changes_nothing(
+    url: str, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], is_stored: bool
+) -> None:
+    client = open_client(start_broker(open_store(url)))
+    broker, messages = brokers[0], [numbered(0), numbered(1)]
+    for message in messages:
+        message.persistent = is_stored
+    first, second = ([Route(message)] for message in messages)
+    decide(broker, partial(broker.in_doubt.prepare, XID, first, [], bool))
+    with pytest.raises(StoreError, match="prepared already"):
+        decide(broker, partial(broker.in_doubt.prepare, XID, second, [], bool))
+    decide(broker, partial(broker.in_doubt.commit, XID, None))
+    assert client.rest_of("/queue/Q") == [text_of(0)]
+
+
 def test_what_a_store_cannot_take_may_be_prepared_in_part(
     url: str, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
 ) -> None:

@@ -98,7 +98,8 @@ def job_of(message: Message, now_ms: int, horizon_ms: int) -> ScheduledJob:
         raise ProtocolError(f"{_REPEAT} may be {_INT_MAX} at most")
     if delay_ms > horizon_ms or period_ms > horizon_ms:
         raise ProtocolError(f"{_DELAY} and {_PERIOD} may be {horizon_ms} at most, which are milliseconds")
-    due_ms = now_ms + (delay_ms or period_ms)
+    # The millisecond had begun before the message came: counted from its beginning, a delay ends too early.
+    due_ms = now_ms + 1 + (delay_ms or period_ms)
     if cron:
         next_ms = Cron(cron).next_ms(now_ms)
         if next_ms is None or next_ms > now_ms + horizon_ms:

@@ -22,6 +22,7 @@ from kombu.transport import get_transport_cls
 
 from jdbcstore import Broker, BrokerOptions, LoginRefused, running
 from jdbcstore.adapters.celery import transport
+from jdbcstore.adapters.celery.envelope import frame_headers
 from jdbcstore.adapters.stomp_link import LinkLost, LinkOptions, RequestRefused, StompLink, parse_addresses
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.memory import MemoryPersistenceAdapter
@@ -299,6 +300,13 @@ def test_a_task_for_later_waits_in_the_broker(connect: Connect) -> None:
     publish(connection, "now")
     assert sorted(map(str, reader.read(2))) == ["later", "now"]  # in this order if all that takes longer
     assert datetime.now(UTC) >= due
+
+
+def test_the_delay_of_a_task_does_not_end_before_its_time() -> None:
+    for _ in range(20):
+        due = datetime.now(UTC) + timedelta(seconds=100)
+        frame = frame_headers({"properties": {}, "headers": {"eta": due.isoformat()}})
+        assert datetime.now(UTC) + timedelta(milliseconds=int(frame["AMQ_SCHEDULED_DELAY"])) >= due
 
 
 def test_a_task_that_is_due_soon_may_wait_in_the_worker(connect: Connect) -> None:

@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, open_store, running
+from jdbcstore.broker.schedule import job_of
+from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.message import TextMessage
+from jdbcstore.primitives import Long
 from jdbcstore.store.contract import JobStore, SupportsScheduling
 from jdbcstore.store.jdbc.job_store import JdbcJobStore
 from tests.broker.client import Address, Client, Frame
@@ -33,8 +37,8 @@ class Wall:
         broker.scheduler.now_ms = lambda: self._now_ms
 
     def move(self, milliseconds: int) -> None:
-        """Let time go by, and the scheduler look at the clock."""
-        self._now_ms += milliseconds
+        """Let time go by, with the rest of the millisecond that has begun, and the scheduler look at the clock."""
+        self._now_ms += milliseconds + 1
         self._broker.loop.call_soon_threadsafe(self._broker.scheduler.look)
 
     def move_to(self, hour: int, minute: int) -> None:
@@ -87,6 +91,12 @@ def bodies(client: Client, count: int) -> list[str]:
 
 
 # -- when ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_delay_lasts_from_the_end_of_the_millisecond_that_has_begun() -> None:
+    message = TextMessage(message_id=MessageId(ProducerId("ID:a", 1, 1), 1))
+    message.properties = {"AMQ_SCHEDULED_DELAY": Long(1000)}
+    assert job_of(message, 5, 1_000_000).due_ms == 1006
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -156,9 +166,9 @@ def test_what_missed_many_times_comes_once_and_goes_on_from_then(client: Client,
     wall.move(1_000_700)
     client.message()
     assert client.is_silent(0.1)
-    wall.move(999)
+    wall.move(998)
     assert client.is_silent(0.1)
-    wall.move(1)
+    wall.move(0)
     client.message()
 
 
@@ -197,9 +207,9 @@ def test_with_cron_the_delay_and_the_repetitions_follow_each_time(client: Client
     for _ in range(2):
         wall.move_to(12, 0)
         assert client.is_silent(0.1)
-        wall.move(1999)
+        wall.move(1998)
         assert client.is_silent(0.1)
-        wall.move(1)
+        wall.move(0)
         client.message()
         wall.move(1000)
         client.message()

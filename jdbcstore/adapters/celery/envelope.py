@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from json import JSONDecoder
+from math import ceil
 from typing import Any, Final
 
 from amqp.basic_message import Message as BasicMessage
@@ -96,7 +97,7 @@ def _delay_ms(eta: object) -> int:
         return 0
     if due.tzinfo is None:
         return 0  # a local time, and nobody knows where
-    delay_ms = int((due - datetime.now(UTC)).total_seconds() * 1000)
+    delay_ms = ceil((due - datetime.now(UTC)).total_seconds() * 1000)  # no task begins before its time
     return delay_ms if delay_ms <= _DELAY_DAYS_MAX * 86_400_000 else 0
 
 

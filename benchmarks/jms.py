@@ -23,6 +23,7 @@ from statistics import median
 import click
 
 from benchmarks.contestants import Contestant, database, memory_mib, workshop
+from benchmarks.rest import wait_for_rest
 from tests.broker_process import PROGRAM, BrokerProcess
 from tests.compat.activemq import ActiveMQ, JdbcStore
 from tests.servers.server import free_port
@@ -135,6 +136,7 @@ def compare(command: list[str], store: str, both: list[Served], rounds: int, sca
         found: dict[str, list[tuple[float, float, float]]] = {served.broker: [] for served in both}
         for _ in range(rounds):
             for served in both:
+                wait_for_rest()
                 scenario = f"{name}:{clients}:{max(100, int(messages * scale))}"
                 found[served.broker].append(measured(command, served, scenario))
         theirs, ours = ([median(column) for column in zip(*found[served.broker], strict=True)] for served in both)

@@ -24,6 +24,7 @@ from rich.table import Table
 
 from benchmarks.contestants import Contestant, Workshop, database, processor_s, workshop
 from benchmarks.load import Scenario, run
+from benchmarks.rest import wait_for_rest
 
 _SCENARIOS: Final = (
     Scenario("16 producers x 50 in flight", "send", 16, 50, 1000, 1.6),
@@ -63,6 +64,7 @@ def main(store: str, partitions: int, rounds: int, scale: float, broker_cores: s
         for _ in range(rounds):
             for scenario in scenarios:
                 for brokers in (whole, divided):
+                    wait_for_rest()
                     rate, broker_us = _turn(shop, scenario, brokers)
                     rates.setdefault((scenario.name, len(brokers)), []).append(rate)
                     times.setdefault((scenario.name, len(brokers)), []).append(broker_us)

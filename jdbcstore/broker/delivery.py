@@ -18,7 +18,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import MessageStore
+from jdbcstore.store.contract import Cursor, MessageStore
 
 __all__ = [
     "Answer",
@@ -83,6 +83,9 @@ class DeliverySource(Protocol):
     @property
     def is_closed(self) -> bool:
         """Whether another lane has taken its place."""
+
+    def cursor_at(self, sequence: int) -> Cursor:
+        """The place in the store behind this sequence of the lane."""
 
     def hand_out(self, delivery: Delivery) -> None:
         """A delivery of this lane is in flight now."""

@@ -8,7 +8,7 @@ from itertools import chain
 from operator import attrgetter
 from weakref import ref
 
-from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.delivery import Delivery, DeliverySource
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.lane import Lane, LaneQueue
 from jdbcstore.broker.returned import Returned
@@ -210,10 +210,14 @@ class QueueContents:
         if not self.returned.discard(delivery) and delivery.lane is not None:
             delivery.lane.take_out(delivery)
 
+    def returned_of(self, lane: DeliverySource, message: Message) -> Delivery | None:
+        """The delivery of a message of a lane's store, if it was given back; it stays."""
+        sequence = 0 if message.message_id is None else message.message_id.broker_sequence_id
+        return self.returned.stored(lane, sequence)
+
     def take_returned(self, lane: Lane, message: Message) -> Delivery | None:
         """Take out the delivery of a message of a lane's store, if it was given back; it has its message then."""
-        sequence = 0 if message.message_id is None else message.message_id.broker_sequence_id
-        delivery = self.returned.stored(lane, sequence)
+        delivery = self.returned_of(lane, message)
         if delivery is not None:
             self.returned.discard(delivery)
             if delivery.message is None:

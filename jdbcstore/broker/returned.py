@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
-from jdbcstore.broker.delivery import Delivery, by_place
-from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.delivery import Delivery, DeliverySource, by_place
 
 __all__ = ["Returned"]
 
@@ -79,7 +78,7 @@ class Returned:
             heapify(self._heap)
         return True
 
-    def stored(self, lane: Lane, sequence: int) -> Delivery | None:
+    def stored(self, lane: DeliverySource, sequence: int) -> Delivery | None:
         """The one of a durable lane with this sequence; it stays."""
         delivery = self._stored.get(sequence)
         return delivery if delivery is not None and delivery.lane is lane else None

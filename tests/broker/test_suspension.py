@@ -118,15 +118,16 @@ def test_a_page_that_arrives_after_a_suspension_is_nobodys(
     drain(broker, open_client, 200)
 
 
+@pytest.mark.parametrize("count", [1, 5])
 def test_a_message_that_is_read_again_during_a_suspension_is_nobodys(
-    broker: Broker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, open_client: OpenClient, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = open_client(broker.address)
     pour(first, 10, "x" * 1000)
-    first.subscribe("/queue/A", "client-individual", activemq_prefetchSize="5")
-    for _ in range(5):
+    first.subscribe("/queue/A", "client-individual", activemq_prefetchSize=str(count))
+    for _ in range(count):
         first.message()
-    with late(broker, "get_message", monkeypatch) as is_read:
+    with late(broker, "_read_again", monkeypatch) as is_read:
         first.drop()
         open_client(broker.address).subscribe("/queue/A", "client-individual")
         assert is_read.wait(60)

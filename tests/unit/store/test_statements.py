@@ -214,8 +214,23 @@ def test_postgresql_copies_many_rows() -> None:
 
 @pytest.mark.parametrize("name", ["mysql", "mariadb"])
 def test_mysql_removes_some_hundred_at_a_time(name: str) -> None:
-    statements = sent(dialect(name), removes=range(1, 1_202))
+    statements = sent(dialect(name), removes=range(1, 2_403, 2))
     assert [statement.count(",") + 1 for statement in statements] == [500, 500, 201]
+
+
+@pytest.mark.parametrize("name", ["mysql", "mariadb"])
+def test_mysql_removes_what_was_added_in_a_row_as_a_range(name: str) -> None:
+    statements = sent(dialect(name), removes=[100, 3, *range(10, 50), 51, 51, *range(60, 76), *range(200, 1_000)])
+    delete, ranged = (
+        "DELETE FROM ACTIVEMQ_MSGS WHERE ID IN ",
+        "DELETE t FROM ACTIVEMQ_MSGS t FORCE INDEX (PRIMARY) WHERE ",
+    )
+    assert statements == [
+        f"{delete}(3)",
+        f"{ranged}ID BETWEEN 10 AND 49",
+        f"{delete}({','.join(map(str, [51, *range(60, 76), 100]))})",
+        f"{ranged}ID BETWEEN 200 AND 999",
+    ]
 
 
 # -- packets ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ server takes and answers in one round trip. Only what is larger than the server'
 from __future__ import annotations
 
 from binascii import hexlify
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -28,10 +28,18 @@ WROTE_ONE: Final = b"SELECT IF(ROW_COUNT()=1,1,(SELECT 1 UNION SELECT 2))"
 PACKET_MARGIN_BYTES: Final = 1 << 14
 #: Ids in one DELETE; from some hundred on the server plans longer than it deletes.
 _REMOVES_AT_ONCE: Final = 500
+#: From so many IDs on without a gap one range takes less of the server than a list: a quarter less with 500.
+_RANGE_LEAST: Final = 16
 #: Producers in one statement, which cannot be cut to fit a packet.
 _MARKS_AT_ONCE: Final = 100
 #: A server's packet is at least 1 MiB unless somebody made it smaller.
 _HEXADECIMAL_BYTES_MAX: Final = 256 << 10
+
+
+class _Remove(bytes):
+    """A statement that removes messages: the rows that it meets are counted."""
+
+    __slots__ = ()
 
 
 class MySQLStatements(Dialect):
@@ -92,7 +100,7 @@ class MySQLStatements(Dialect):
         for word in words:
             if word is not words[0]:
                 affected = raw.next_result()
-            if word.startswith(b"DELETE") and b" ID IN " in word[:80]:
+            if isinstance(word, _Remove):
                 removed += affected
         return removed
 
@@ -178,9 +186,29 @@ class MySQLStatements(Dialect):
         ]
         words += self._marks(batch)
         words += map(self.filled, batch.changes)
-        for start in range(0, len(batch.removes), _REMOVES_AT_ONCE):
-            ids = ",".join(map(str, batch.removes[start : start + _REMOVES_AT_ONCE])).encode()
-            words.append(b"DELETE FROM %s WHERE ID IN (%s)" % (table, ids))
+        words += self._removes(batch.removes)
+        return words
+
+    def _removes(self, ids: Sequence[int]) -> list[bytes]:
+        """The removes of messages, sorted by ID. What was added in a row and is removed together is a range."""
+        table = self.statements.messages.encode()
+        ranged = self.delete_by_key.format(table=self.statements.messages).encode()
+        words: list[bytes] = []
+        single: list[int] = []
+
+        def end_list() -> None:
+            for start in range(0, len(single), _REMOVES_AT_ONCE):
+                some = ",".join(map(str, single[start : start + _REMOVES_AT_ONCE])).encode()
+                words.append(_Remove(b"DELETE FROM %s WHERE ID IN (%s)" % (table, some)))
+            single.clear()
+
+        for first, last in _ranges(ids):
+            if last - first < _RANGE_LEAST:
+                single += range(first, last + 1)
+            else:
+                end_list()  # in their order, so that two batches never lock crosswise
+                words.append(_Remove(b"%s ID BETWEEN %d AND %d" % (ranged, first, last)))
+        end_list()
         return words
 
     def _marks(self, batch: Batch) -> list[bytes]:
@@ -212,6 +240,21 @@ class MySQLStatements(Dialect):
 def is_certified(connection: DBAPIConnection) -> bool:
     """Whether the server is a member of a cluster, where commits are certified: the session was asked when it began."""
     return getattr(connection, "is_certified", False)
+
+
+def _ranges(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The ranges without a gap, first and last, that sorted numbers make; one may be there twice."""
+    first = last = None
+    for id in ids:
+        if first is None or last is None:
+            first = last = id
+        elif id - last > 1:
+            yield first, last
+            first = last = id
+        else:
+            last = id
+    if first is not None and last is not None:
+        yield first, last
 
 
 def _packets(words: Sequence[bytes], bytes_max: int) -> list[list[bytes]]:

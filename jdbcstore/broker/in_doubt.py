@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -68,6 +68,8 @@ _Prepared: TypeAlias = Callable[[None, BaseException | None], None]
 
 #: Acknowledgements that are prepared in one go.
 _SETTLED_AT_ONCE: Final = 100
+#: Messages that are read in one go when a rollback has put them back.
+_BROUGHT_BACK_AT_ONCE: Final = 100
 
 
 @dataclass(slots=True)
@@ -490,15 +492,19 @@ class InDoubt:
     def _reappear(self, doubt: _Doubt) -> None:
         """A rollback has put messages back into their places in the store. A queue that is not in use has no lane that
         has passed them."""
+        removed: dict[Destination, list[MessageId]] = {}
         for destination, message_id in doubt.removed:
+            removed.setdefault(destination, []).append(message_id)
+        for destination, message_ids in removed.items():
             queue = self._broker.queues.get(destination)
-            passed = [
-                lane
-                for lane in (() if queue is None else queue.contents.persistent)
-                if lane.is_open and not lane.reappeared(message_id.broker_sequence_id)
-            ]
+            lanes = () if queue is None else queue.contents.persistent
+            positions = {lane: lane.position for lane in lanes if lane.is_open}
+            furthest = max(positions.values(), default=0)
+            for lane in positions:
+                lane.reappeared([one.broker_sequence_id for one in message_ids])
+            passed = [one for one in message_ids if one.broker_sequence_id <= furthest]
             if passed:
-                self._bring_back(destination, message_id, passed)
+                self._bring_back(destination, passed, positions)
         for destination, key, _ in doubt.acknowledged:
             topic = self._broker.topics.get(destination)
             subscription = None if topic is None else topic.subscriptions.get(key)
@@ -507,23 +513,58 @@ class InDoubt:
                     f"A rollback has given messages back to the subscription {key.subscription_name}: subscribe again"
                 )
 
-    def _bring_back(self, destination: Destination, message_id: MessageId, passed: Sequence[Lane]) -> None:
-        """A message is again where its lane does not look any more."""
+    def _bring_back(
+        self, destination: Destination, message_ids: Sequence[MessageId], positions: Mapping[Lane, int]
+    ) -> None:
+        """Messages are again where their lanes do not look any more; some at a time, since they may be very many.
 
-        def found(future: asyncio.Future[Message | None]) -> None:
-            message = None if future.cancelled() or future.exception() is not None else future.result()
-            if message is None:
-                log.error("message not found after a rollback destination=%s message_id=%s", destination, message_id)
+        Args:
+            destination: the queue.
+            message_ids: which.
+            positions: how far its lanes had come when the messages were in their places again.
+        """
+        some, rest = message_ids[:_BROUGHT_BACK_AT_ONCE], message_ids[_BROUGHT_BACK_AT_ONCE:]
+
+        def found(reading: asyncio.Future[list[Message]]) -> None:
+            error = failure_of(reading)
+            if error is not None:
+                log.error("messages not read after a rollback destination=%s error=%r", destination, str(error))
                 return
-            lane = self._broker.queue(destination).contents.persistent_lane(message)
-            if lane in passed and not lane.is_closed:
-                delivery = Delivery(message, lane, lane.queue.next_order(), stored=True, durable=True)
-                self._broker.memory.used += delivery.size
-                delivery.hand_out()
-                self._broker.slices.run(giving_back([delivery]))
+            messages = reading.result()
+            if len(messages) < len(some):
+                count = len(some) - len(messages)
+                log.error("messages not found after a rollback destination=%s count=%d", destination, count)
+            returned = [one for message in messages if (one := self._returned(destination, message, positions))]
+            self._broker.slices.run(giving_back(returned), brought_back)
 
-        store = passed[0].store
-        self._broker.read_patiently(store.get_message, message_id).add_done_callback(found)
+        def brought_back() -> None:
+            if rest:
+                self._bring_back(destination, rest, positions)
+
+        store = next(iter(positions)).store  # all lanes have the same
+        self._broker.read_patiently(_messages_of, store, some).add_done_callback(found)
+
+    def _returned(
+        self, destination: Destination, message: Message, positions: Mapping[Lane, int]
+    ) -> Delivery | None:
+        """A message as if a consumer gave it back; None if its lane comes to it, or is closed."""
+        contents = self._broker.queue(destination).contents
+        lane = contents.persistent_lane(message)
+        if message.message_id is None or lane.is_closed:
+            return None
+        if message.message_id.broker_sequence_id > positions.get(lane, 0):
+            return None
+        delivery = Delivery(message, lane, lane.queue.next_order(), stored=True, durable=True)
+        self._broker.memory.used += delivery.size
+        delivery.hand_out()
+        if not self._broker.memory.has_room(0):
+            contents.unload(delivery)
+        return delivery
+
+
+def _messages_of(store: MessageStore, message_ids: Sequence[MessageId]) -> list[Message]:
+    """Those of these messages that a store has; blocks."""
+    return [message for one in message_ids if (message := store.get_message(one)) is not None]
 
 
 def _doubt_of(found: PreparedTransaction) -> _Doubt:

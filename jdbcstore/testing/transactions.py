@@ -46,6 +46,8 @@ _ROOMY_BYTES = 1 << 30
 
 QUEUE = Queue("TEST")
 OTHER = Queue("OTHER")
+#: One that stores remember while it is empty.
+KEPT = Queue("Consumer.A.VirtualTopic.X")
 TOPIC = Topic("T")
 ANN = SubscriptionKey("ann", "news")
 BOB = SubscriptionKey("bob", "news")
@@ -335,6 +337,16 @@ class TransactionContract:
         _store(adapter).commit_prepared(xid).result(_WAIT_S)
         assert QUEUE in adapter.destinations()
         assert _numbers(queue) == [1]
+
+    @pytest.mark.parametrize("name", [QUEUE, KEPT])
+    def test_what_is_removed_in_doubt_outlives_its_destination(self, adapter: PersistenceAdapter, name: Queue) -> None:
+        queue = adapter.queue_message_store(name)
+        _add(queue, 1)
+        xid = _prepare(adapter, _xid(), removes=[(queue, 1)])
+        adapter.remove_destination(name).result(_WAIT_S)
+        queue = adapter.queue_message_store(name)
+        _store(adapter).rollback_prepared(xid).result(_WAIT_S)
+        assert (_numbers(queue), queue.message_count) == ([1], 1)
 
     # -- prepared: what is acknowledged --------------------------------------------------------------------------
 

@@ -544,9 +544,7 @@ class InDoubt:
         store = next(iter(positions)).store  # all lanes have the same
         self._broker.read_patiently(_messages_of, store, some).add_done_callback(found)
 
-    def _returned(
-        self, destination: Destination, message: Message, positions: Mapping[Lane, int]
-    ) -> Delivery | None:
+    def _returned(self, destination: Destination, message: Message, positions: Mapping[Lane, int]) -> Delivery | None:
         """A message as if a consumer gave it back; None if its lane comes to it, or is closed."""
         contents = self._broker.queue(destination).contents
         lane = contents.persistent_lane(message)

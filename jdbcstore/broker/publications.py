@@ -56,10 +56,10 @@ class FollowedAnswer:
 
     def followed(self, error: BaseException | None) -> None:
         """How one of the others went."""
-        if error is not None:
+        if error is not None and self._is_told:
+            self._error = self._error or error
+        elif error is not None:
             log.error("a non-persistent message was lost error=%r", str(error))
-            if self._is_told:
-                self._error = self._error or error
         self._one_less()
 
     def _one_less(self) -> None:

@@ -327,6 +327,21 @@ class TransactionContract:
         two = _id(queue, 2).broker_sequence_id
         assert [found.sequence for found in adapter.expired_messages(2000, 10).messages] == [one, two]
 
+    @pytest.mark.parametrize("commits", [True, False])
+    def test_what_is_acknowledged_in_doubt_does_not_expire_for_that_subscription(
+        self, adapter: PersistenceAdapter, topic: TopicMessageStore, commits: bool
+    ) -> None:
+        for number in (1, 2):
+            topic.add_message(text_message(number, expiration=1000)).result(_WAIT_S)
+        one, two = _id(topic, 1).broker_sequence_id, _id(topic, 2).broker_sequence_id
+        xid = _prepare(adapter, _xid(), acknowledges=[(topic, ANN, 1)])
+        found = {one.sequence: set(one.subscriptions) for one in adapter.expired_messages(2000, 10).messages}
+        assert found == {one: {BOB}, two: {ANN, BOB}}
+        store = _store(adapter)
+        (store.commit_prepared(xid) if commits else store.rollback_prepared(xid)).result(_WAIT_S)
+        found = {one.sequence: set(one.subscriptions) for one in adapter.expired_messages(2000, 10).messages}
+        assert found == {one: {BOB} if commits else {ANN, BOB}, two: {ANN, BOB}}
+
     def test_a_destination_that_was_deleted_is_back_when_something_is_committed_to_it(
         self, adapter: PersistenceAdapter, queue: MessageStore
     ) -> None:

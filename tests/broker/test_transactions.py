@@ -262,8 +262,8 @@ def test_an_ack_that_is_refused_and_asks_for_no_receipt_fails_its_transaction(
     orders = [client.message() for _ in range(2)]
     client.send("BEGIN", {"transaction": "t"})
     client.send("SEND", {"destination": "/queue/OUT", "transaction": "t"}, "what they come to")
-    for order in orders:
-        client.ack(order, transaction="t")
+    for message in orders:
+        client.ack(message, transaction="t")
     error = client.error().headers["message"]
     answer = client.request("COMMIT", {"transaction": "t"}).headers["message"]
     assert answer == f"Transaction t is rolled back: an acknowledgement in it was refused: {error}"

@@ -42,6 +42,7 @@ from jdbcstore.errors import (
     JdbcStoreError,
     OutcomeUnknown,
     StoreError,
+    TransactionRolledBack,
     TransientStoreError,
     UnknownTransaction,
 )
@@ -86,6 +87,8 @@ class _Doubt:
     undo: Callable[[], object] = lambda: None
     #: Where that goes which the store does not have.
     unstored: list[Route] = field(default_factory=list)
+    #: What is counted for that.
+    kept_bytes: int = 0
     is_stored: bool = True
     #: What it removes and acknowledges, if it was prepared before the store was opened.
     removed: Sequence[tuple[Destination, MessageId]] = ()
@@ -164,13 +167,33 @@ class InDoubt:
         for one in found:
             doubt = self._by_id[one.transaction_id] = _doubt_of(one)
             doubt.traced = self._batch(one.transaction_id, one.added)
-            if one.transaction_id in former:
-                doubt.unstored = former[one.transaction_id].unstored
+            if (before := former.pop(one.transaction_id, None)) is not None:
+                doubt.unstored, doubt.kept_bytes = before.unstored, before.kept_bytes
             log.info("transaction in doubt, its transaction manager has to decide xid=%s", one.transaction_id)
+        for doubt in former.values():
+            self._keep_no_more(doubt)
 
     def forget(self) -> None:
         """Somebody else was master in between."""
-        self._by_id.clear()
+        former, self._by_id = self._by_id, {}
+        for doubt in former.values():
+            self._keep_no_more(doubt)
+
+    def _keep(self, transaction_id: XATransactionId, doubt: _Doubt) -> None:
+        """Count what stays in memory until somebody decides. Raises TransactionRolledBack if that is too much."""
+        memory, size = self._broker.memory, sum([route.size for route in doubt.unstored])
+        if size and not memory.may_keep(size, memory.kept_max):  # what is left for those who keep little is not for it
+            raise TransactionRolledBack(
+                f"Transaction {transaction_id} is rolled back: all clients together keep {memory.kept} bytes, its"
+                f" messages that are not persistent take {size}, and memory_bytes_max is {memory.bytes_max}. Decide"
+                " about others first"
+            )
+        doubt.kept_bytes = size
+        memory.kept += size
+
+    def _keep_no_more(self, doubt: _Doubt) -> None:
+        self._broker.memory.kept -= doubt.kept_bytes
+        doubt.kept_bytes = 0
 
     # -- first phase -------------------------------------------------------------------------------------------------
 
@@ -201,6 +224,7 @@ class InDoubt:
             doubt.is_uncertain = isinstance(error, OutcomeUnknown)
             begun, doubt.begun = doubt.begun, None
             if error is not None and not doubt.is_uncertain:
+                self._keep_no_more(doubt)
                 if self._by_id.get(transaction_id) is doubt:
                     del self._by_id[transaction_id]
                 if begun is not None:
@@ -223,6 +247,7 @@ class InDoubt:
             for route in routes:
                 self._divide(doubt, stored, route)
                 yield
+            self._keep(transaction_id, doubt)
             for first in range(0, len(doubt.settled), _SETTLED_AT_ONCE):
                 removed, acknowledged = settlements(doubt.settled[first : first + _SETTLED_AT_ONCE])
                 removes += removed
@@ -477,8 +502,10 @@ class InDoubt:
             raise TransientStoreError(f"Transaction {transaction_id} is being prepared or decided: wait for the answer")
 
     def _decided(self, transaction_id: XATransactionId, doubt: _Doubt, error: BaseException | None) -> None:
-        if (error is None or isinstance(error, UnknownTransaction)) and self._by_id.get(transaction_id) is doubt:
-            del self._by_id[transaction_id]
+        if error is None or isinstance(error, UnknownTransaction):
+            self._keep_no_more(doubt)
+            if self._by_id.get(transaction_id) is doubt:
+                del self._by_id[transaction_id]
         doubt.rest()
 
     def _store(self) -> TransactionStore:

@@ -39,6 +39,7 @@ from jdbcstore.broker.topic import Publisher
 from jdbcstore.broker.tracing import Batch, Step
 from jdbcstore.destination import Destination
 from jdbcstore.errors import (
+    CodecError,
     JdbcStoreError,
     OutcomeUnknown,
     StoreError,
@@ -568,8 +569,9 @@ class InDoubt:
             if rest:
                 self._bring_back(destination, rest, positions)
 
-        store = next(iter(positions)).store  # all lanes have the same
-        self._broker.read_patiently(_messages_of, store, some).add_done_callback(found)
+        lane = next(iter(positions))  # all of them have the same store
+        if not lane.is_closed:  # else it was closed, and who opens it finds them
+            self._broker.read_patiently(_messages_of, lane.store, some).add_done_callback(found)
 
     def _returned(self, destination: Destination, message: Message, positions: Mapping[Lane, int]) -> Delivery | None:
         """A message as if a consumer gave it back; None if its lane comes to it, or is closed."""
@@ -588,8 +590,16 @@ class InDoubt:
 
 
 def _messages_of(store: MessageStore, message_ids: Sequence[MessageId]) -> list[Message]:
-    """Those of these messages that a store has; blocks."""
-    return [message for one in message_ids if (message := store.get_message(one)) is not None]
+    """Those of these messages that a store has, and that can be read; blocks."""
+    found: list[Message] = []
+    for message_id in message_ids:
+        try:
+            message = store.get_message(message_id)
+        except CodecError as error:  # it stays where it is, as when a page meets it
+            log.warning("message cannot be read after a rollback message_id=%s error=%r", message_id, str(error))
+        else:
+            found += [] if message is None else [message]
+    return found
 
 
 def _doubt_of(found: PreparedTransaction) -> _Doubt:

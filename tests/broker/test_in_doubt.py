@@ -13,9 +13,9 @@ from jdbcstore import Broker, open_store
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.route import Route
 from jdbcstore.destination import Queue, Topic
-from jdbcstore.errors import StoreError, TransientStoreError, UnknownTransaction
-from jdbcstore.identifiers import XATransactionId
-from jdbcstore.message import Message
+from jdbcstore.errors import CodecError, StoreError, TransientStoreError, UnknownTransaction
+from jdbcstore.identifiers import MessageId, XATransactionId
+from jdbcstore.message import Message, TextMessage
 from jdbcstore.store.contract import Commit, Cursor, PersistenceAdapter, SupportsTopics, SupportsTransactions
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.messages import JdbcMessageStore
@@ -191,6 +191,31 @@ def test_a_rollback_of_very_much_that_was_passed_stops_nobody(
     decide(broker, partial(broker.in_doubt.roll_back, XID))
     assert len({client.message().headers["message-id"] for _ in range(count)}) == count
     assert broker.watchdog.longest_processor_s < HELD_MOST_S
+
+
+def test_a_message_that_nobody_can_read_holds_back_none_that_a_rollback_gives_back(
+    tmp_path: Path,
+    prepared_file: PreparedFile,
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    brokers: list[Broker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url, get_message = prepared_file.url(tmp_path / "store.db"), JdbcMessageStore.get_message
+    much_removed_in_doubt(url, 150)
+    client = open_client(start_broker(open_store(url)))
+    client.subscribe("/queue/Q", "client-individual")
+    client.message()
+
+    def get(store: JdbcMessageStore, message_id: MessageId) -> Message | None:
+        message = get_message(store, message_id)
+        if isinstance(message, TextMessage) and message.text == "3":
+            raise CodecError("it is damaged")
+        return message
+
+    monkeypatch.setattr(JdbcMessageStore, "get_message", get)
+    decide(brokers[0], partial(brokers[0].in_doubt.roll_back, XID))
+    assert {client.message().text for _ in range(149)} == {str(number) for number in range(150) if number != 3}
 
 
 def test_what_a_rollback_gives_back_takes_no_more_memory_than_there_is(

@@ -217,6 +217,7 @@ class Broker:
         self.prepared_jobs = PreparedJobs(self, self.scheduler)
         self.in_doubt = InDoubt(self, router, self.prepared_jobs)
         self.route, self.publish, self.publish_together = router.route, router.publish, router.publish_together
+        self.publish_each = router.publish_each
         self.commit, self.complete, self.preparing = router.commit, router.complete, router.preparing
         self.expire_unused = router.expire_unused
         self.transfer, self.dead_lettered = router.transfer, router.dead_lettered

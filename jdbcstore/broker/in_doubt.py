@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -39,9 +39,11 @@ from jdbcstore.broker.topic import Publisher
 from jdbcstore.broker.tracing import Batch, Step
 from jdbcstore.destination import Destination
 from jdbcstore.errors import (
+    CodecError,
     JdbcStoreError,
     OutcomeUnknown,
     StoreError,
+    TransactionRolledBack,
     TransientStoreError,
     UnknownTransaction,
 )
@@ -68,6 +70,8 @@ _Prepared: TypeAlias = Callable[[None, BaseException | None], None]
 
 #: Acknowledgements that are prepared in one go.
 _SETTLED_AT_ONCE: Final = 100
+#: Messages that are read in one go when a rollback has put them back.
+_BROUGHT_BACK_AT_ONCE: Final = 100
 
 
 @dataclass(slots=True)
@@ -84,6 +88,8 @@ class _Doubt:
     undo: Callable[[], object] = lambda: None
     #: Where that goes which the store does not have.
     unstored: list[Route] = field(default_factory=list)
+    #: What is counted for that.
+    kept_bytes: int = 0
     is_stored: bool = True
     #: What it removes and acknowledges, if it was prepared before the store was opened.
     removed: Sequence[tuple[Destination, MessageId]] = ()
@@ -162,13 +168,33 @@ class InDoubt:
         for one in found:
             doubt = self._by_id[one.transaction_id] = _doubt_of(one)
             doubt.traced = self._batch(one.transaction_id, one.added)
-            if one.transaction_id in former:
-                doubt.unstored = former[one.transaction_id].unstored
+            if (before := former.pop(one.transaction_id, None)) is not None:
+                doubt.unstored, doubt.kept_bytes = before.unstored, before.kept_bytes
             log.info("transaction in doubt, its transaction manager has to decide xid=%s", one.transaction_id)
+        for doubt in former.values():
+            self._keep_no_more(doubt)
 
     def forget(self) -> None:
         """Somebody else was master in between."""
-        self._by_id.clear()
+        former, self._by_id = self._by_id, {}
+        for doubt in former.values():
+            self._keep_no_more(doubt)
+
+    def _keep(self, transaction_id: XATransactionId, doubt: _Doubt) -> None:
+        """Count what stays in memory until somebody decides. Raises TransactionRolledBack if that is too much."""
+        memory, size = self._broker.memory, sum([route.size for route in doubt.unstored])
+        if size and not memory.may_keep(size, memory.kept_max):  # what is left for those who keep little is not for it
+            raise TransactionRolledBack(
+                f"Transaction {transaction_id} is rolled back: all clients together keep {memory.kept} bytes, its"
+                f" messages that are not persistent take {size}, and memory_bytes_max is {memory.bytes_max}. Decide"
+                " about others first"
+            )
+        doubt.kept_bytes = size
+        memory.kept += size
+
+    def _keep_no_more(self, doubt: _Doubt) -> None:
+        self._broker.memory.kept -= doubt.kept_bytes
+        doubt.kept_bytes = 0
 
     # -- first phase -------------------------------------------------------------------------------------------------
 
@@ -199,6 +225,7 @@ class InDoubt:
             doubt.is_uncertain = isinstance(error, OutcomeUnknown)
             begun, doubt.begun = doubt.begun, None
             if error is not None and not doubt.is_uncertain:
+                self._keep_no_more(doubt)
                 if self._by_id.get(transaction_id) is doubt:
                     del self._by_id[transaction_id]
                 if begun is not None:
@@ -221,6 +248,7 @@ class InDoubt:
             for route in routes:
                 self._divide(doubt, stored, route)
                 yield
+            self._keep(transaction_id, doubt)
             for first in range(0, len(doubt.settled), _SETTLED_AT_ONCE):
                 removed, acknowledged = settlements(doubt.settled[first : first + _SETTLED_AT_ONCE])
                 removes += removed
@@ -475,8 +503,10 @@ class InDoubt:
             raise TransientStoreError(f"Transaction {transaction_id} is being prepared or decided: wait for the answer")
 
     def _decided(self, transaction_id: XATransactionId, doubt: _Doubt, error: BaseException | None) -> None:
-        if (error is None or isinstance(error, UnknownTransaction)) and self._by_id.get(transaction_id) is doubt:
-            del self._by_id[transaction_id]
+        if error is None or isinstance(error, UnknownTransaction):
+            self._keep_no_more(doubt)
+            if self._by_id.get(transaction_id) is doubt:
+                del self._by_id[transaction_id]
         doubt.rest()
 
     def _store(self) -> TransactionStore:
@@ -490,15 +520,19 @@ class InDoubt:
     def _reappear(self, doubt: _Doubt) -> None:
         """A rollback has put messages back into their places in the store. A queue that is not in use has no lane that
         has passed them."""
+        removed: dict[Destination, list[MessageId]] = {}
         for destination, message_id in doubt.removed:
+            removed.setdefault(destination, []).append(message_id)
+        for destination, message_ids in removed.items():
             queue = self._broker.queues.get(destination)
-            passed = [
-                lane
-                for lane in (() if queue is None else queue.contents.persistent)
-                if lane.is_open and not lane.reappeared(message_id.broker_sequence_id)
-            ]
+            lanes = () if queue is None else queue.contents.persistent
+            positions = {lane: lane.position for lane in lanes if lane.is_open}
+            furthest = max(positions.values(), default=0)
+            for lane in positions:
+                lane.reappeared([one.broker_sequence_id for one in message_ids])
+            passed = [one for one in message_ids if one.broker_sequence_id <= furthest]
             if passed:
-                self._bring_back(destination, message_id, passed)
+                self._bring_back(destination, passed, positions)
         for destination, key, _ in doubt.acknowledged:
             topic = self._broker.topics.get(destination)
             subscription = None if topic is None else topic.subscriptions.get(key)
@@ -507,23 +541,65 @@ class InDoubt:
                     f"A rollback has given messages back to the subscription {key.subscription_name}: subscribe again"
                 )
 
-    def _bring_back(self, destination: Destination, message_id: MessageId, passed: Sequence[Lane]) -> None:
-        """A message is again where its lane does not look any more."""
+    def _bring_back(
+        self, destination: Destination, message_ids: Sequence[MessageId], positions: Mapping[Lane, int]
+    ) -> None:
+        """Messages are again where their lanes do not look any more; some at a time, since they may be very many.
 
-        def found(future: asyncio.Future[Message | None]) -> None:
-            message = None if future.cancelled() or future.exception() is not None else future.result()
-            if message is None:
-                log.error("message not found after a rollback destination=%s message_id=%s", destination, message_id)
+        Args:
+            destination: the queue.
+            message_ids: which.
+            positions: how far its lanes had come when the messages were in their places again.
+        """
+        some, rest = message_ids[:_BROUGHT_BACK_AT_ONCE], message_ids[_BROUGHT_BACK_AT_ONCE:]
+
+        def found(reading: asyncio.Future[list[Message]]) -> None:
+            error = failure_of(reading)
+            if error is not None:
+                log.error("messages not read after a rollback destination=%s error=%r", destination, str(error))
                 return
-            lane = self._broker.queue(destination).contents.persistent_lane(message)
-            if lane in passed and not lane.is_closed:
-                delivery = Delivery(message, lane, lane.queue.next_order(), stored=True, durable=True)
-                self._broker.memory.used += delivery.size
-                delivery.hand_out()
-                self._broker.slices.run(giving_back([delivery]))
+            messages = reading.result()
+            if len(messages) < len(some):
+                count = len(some) - len(messages)
+                log.error("messages not found after a rollback destination=%s count=%d", destination, count)
+            returned = [one for message in messages if (one := self._returned(destination, message, positions))]
+            self._broker.slices.run(giving_back(returned), brought_back)
 
-        store = passed[0].store
-        self._broker.read_patiently(store.get_message, message_id).add_done_callback(found)
+        def brought_back() -> None:
+            if rest:
+                self._bring_back(destination, rest, positions)
+
+        lane = next(iter(positions))  # all of them have the same store
+        if not lane.is_closed:  # else it was closed, and who opens it finds them
+            self._broker.read_patiently(_messages_of, lane.store, some).add_done_callback(found)
+
+    def _returned(self, destination: Destination, message: Message, positions: Mapping[Lane, int]) -> Delivery | None:
+        """A message as if a consumer gave it back; None if its lane comes to it, or is closed."""
+        contents = self._broker.queue(destination).contents
+        lane = contents.persistent_lane(message)
+        if message.message_id is None or lane.is_closed:
+            return None
+        if message.message_id.broker_sequence_id > positions.get(lane, 0):
+            return None
+        delivery = Delivery(message, lane, lane.queue.next_order(), stored=True, durable=True)
+        self._broker.memory.used += delivery.size
+        delivery.hand_out()
+        if not self._broker.memory.has_room(0):
+            contents.unload(delivery)
+        return delivery
+
+
+def _messages_of(store: MessageStore, message_ids: Sequence[MessageId]) -> list[Message]:
+    """Those of these messages that a store has, and that can be read; blocks."""
+    found: list[Message] = []
+    for message_id in message_ids:
+        try:
+            message = store.get_message(message_id)
+        except CodecError as error:  # it stays where it is, as when a page meets it
+            log.warning("message cannot be read after a rollback message_id=%s error=%r", message_id, str(error))
+        else:
+            found += [] if message is None else [message]
+    return found
 
 
 def _doubt_of(found: PreparedTransaction) -> _Doubt:

@@ -357,20 +357,15 @@ class Lane:
         self._pending += count
         self._tail_adds += count
 
-    def reappeared(self, sequence: int) -> bool:
-        """A message is again in its old place in the store, which did not show it for a while.
-
-        Returns:
-            Whether the lane will come to it. If not it has passed that place, unless the message is of another lane of
-            the same store.
-        """
-        if sequence <= self._position:
-            return False
-        self._generation += 1  # a page that is being read may show it or not
-        self._unpaged += 1
-        self._is_read_up = False
-        self.page()
-        return True
+    def reappeared(self, sequences: Iterable[int]) -> None:
+        """Messages are again in their old places in the store, which did not show them for a while. The lane will come
+        to those above its `position`. It has passed the others, unless they are of other lanes of the same store."""
+        ahead = sum([sequence > self._position for sequence in sequences])
+        if ahead:
+            self._generation += 1  # a page that is being read may show them or not
+            self._unpaged += ahead
+            self._is_read_up = False
+            self.page()
 
     def pass_over(self, message: Message) -> bool:
         """Take note of a message whose write has just been submitted, and that nobody here wants.

@@ -58,7 +58,10 @@ class MessageDivision:
         if self._broker.scheduler.takes(message):
             self._check_later(message, elements)
             return [message]
-        return self._divided(message, elements) if destination.is_composite else [message]
+        if destination.is_composite:
+            return self._divided(message, elements)
+        self._broker.check_name(destination)  # the destination is made when nobody is there to hear of an error
+        return [message]
 
     def routes_of(self, singles: Iterable[Message]) -> list[Route]:
         """Where messages go that are sent now, together. Raises ProtocolError if their copies are more than may be
@@ -101,6 +104,7 @@ class MessageDivision:
                 raise ProtocolError(f"Cannot send to '{destination}': nothing stands between its commas")
             for element in elements:
                 self._check_target(element)
+                self._broker.check_name(element)
             return elements
         self._check_target(destination)
         return (destination,)

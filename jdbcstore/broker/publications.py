@@ -32,12 +32,15 @@ class FollowedAnswer:
 
     Args:
         answer: called with the outcome of the message itself.
+        is_told: whether it also hears of the first of the others that is lost; otherwise that is for the log alone.
+            Who has acknowledged something, or sent what is stored by now, must not be told that nothing was done.
     """
 
-    __slots__ = ("_answer", "_error", "_remaining")
+    __slots__ = ("_answer", "_error", "_is_told", "_remaining")
 
-    def __init__(self, answer: _Followed) -> None:
+    def __init__(self, answer: _Followed, *, is_told: bool = False) -> None:
         self._answer = answer
+        self._is_told = is_told
         self._error: BaseException | None = None
         self._remaining = 1
 
@@ -48,12 +51,14 @@ class FollowedAnswer:
             yield message
 
     def __call__(self, error: BaseException | None) -> None:
-        self._error = error
+        self._error = error or self._error
         self._one_less()
 
     def followed(self, error: BaseException | None) -> None:
         """How one of the others went."""
-        if error is not None:
+        if error is not None and self._is_told:
+            self._error = self._error or error
+        elif error is not None:
             log.error("a non-persistent message was lost error=%r", str(error))
         self._one_less()
 

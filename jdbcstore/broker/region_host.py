@@ -88,6 +88,9 @@ class RegionHost(DestinationHost, Protocol):
     def publish(self, route: Route, publisher: Publisher | None, answer: Answer) -> None:
         """Give a message to its queue or topic, or keep it for later, and answer when it is safe there."""
 
+    def publish_each(self, routes: Sequence[Route], publisher: Publisher | None, answer: Answer) -> None:
+        """As `Router.publish_each`."""
+
     def publish_together(self, messages: Sequence[Message], publisher: Publisher | None, answers: Answers) -> None:
         """The same for persistent messages that are all for one queue, and that are not for later."""
 

@@ -117,10 +117,14 @@ class Router:
         elif route.is_later or message.persistent:
             self.commit([route], [], publisher, answer)
         else:
-            whole = FollowedAnswer(answer)
+            whole = FollowedAnswer(answer, is_told=True)
             copies = whole.following(place.copy_of(message) for place in route.places)
             published = partial(self._publish, message, publisher, whole) if route.stays else partial(whole, None)
             self._publications.publish(copies, len(route.places), publisher, published, whole.followed)
+
+    def publish_each(self, routes: Sequence[Route], publisher: Publisher | None, answer: Answer) -> None:
+        """The same for what a message that is not persistent becomes; the answer tells of the first that is lost."""
+        self.follow(routes, publisher, answer, is_told=True)
 
     def publish_together(self, messages: Sequence[Message], publisher: Publisher | None, answers: Answers) -> None:
         """The same for persistent messages that are all for one queue, and that the scheduler does not take."""
@@ -406,12 +410,14 @@ class Router:
             done(None, None)
         return completion
 
-    def follow(self, routes: Sequence[Route], publisher: Publisher | None, answer: Answer) -> None:
-        """Publish what the store does not keep, behind the commit that it is part of."""
+    def follow(
+        self, routes: Sequence[Route], publisher: Publisher | None, answer: Answer, *, is_told: bool = False
+    ) -> None:
+        """Publish what the store does not keep, behind the commit that it is part of; `is_told` as `FollowedAnswer`."""
         if not routes:
             answer(None)
             return
-        whole = FollowedAnswer(answer)
+        whole = FollowedAnswer(answer, is_told=is_told)
         following = whole.following(message for route in routes for message in route.messages())
         count = sum([1 + len(route.places) for route in routes])
         self._publications.publish(following, count, publisher, partial(whole, None), whole.followed)

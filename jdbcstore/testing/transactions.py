@@ -46,6 +46,8 @@ _ROOMY_BYTES = 1 << 30
 
 QUEUE = Queue("TEST")
 OTHER = Queue("OTHER")
+#: One that stores remember while it is empty.
+KEPT = Queue("Consumer.A.VirtualTopic.X")
 TOPIC = Topic("T")
 ANN = SubscriptionKey("ann", "news")
 BOB = SubscriptionKey("bob", "news")
@@ -325,6 +327,21 @@ class TransactionContract:
         two = _id(queue, 2).broker_sequence_id
         assert [found.sequence for found in adapter.expired_messages(2000, 10).messages] == [one, two]
 
+    @pytest.mark.parametrize("commits", [True, False])
+    def test_what_is_acknowledged_in_doubt_does_not_expire_for_that_subscription(
+        self, adapter: PersistenceAdapter, topic: TopicMessageStore, commits: bool
+    ) -> None:
+        for number in (1, 2):
+            topic.add_message(text_message(number, expiration=1000)).result(_WAIT_S)
+        one, two = _id(topic, 1).broker_sequence_id, _id(topic, 2).broker_sequence_id
+        xid = _prepare(adapter, _xid(), acknowledges=[(topic, ANN, 1)])
+        found = {one.sequence: set(one.subscriptions) for one in adapter.expired_messages(2000, 10).messages}
+        assert found == {one: {BOB}, two: {ANN, BOB}}
+        store = _store(adapter)
+        (store.commit_prepared(xid) if commits else store.rollback_prepared(xid)).result(_WAIT_S)
+        found = {one.sequence: set(one.subscriptions) for one in adapter.expired_messages(2000, 10).messages}
+        assert found == {one: {BOB} if commits else {ANN, BOB}, two: {ANN, BOB}}
+
     def test_a_destination_that_was_deleted_is_back_when_something_is_committed_to_it(
         self, adapter: PersistenceAdapter, queue: MessageStore
     ) -> None:
@@ -335,6 +352,16 @@ class TransactionContract:
         _store(adapter).commit_prepared(xid).result(_WAIT_S)
         assert QUEUE in adapter.destinations()
         assert _numbers(queue) == [1]
+
+    @pytest.mark.parametrize("name", [QUEUE, KEPT])
+    def test_what_is_removed_in_doubt_outlives_its_destination(self, adapter: PersistenceAdapter, name: Queue) -> None:
+        queue = adapter.queue_message_store(name)
+        _add(queue, 1)
+        xid = _prepare(adapter, _xid(), removes=[(queue, 1)])
+        adapter.remove_destination(name).result(_WAIT_S)
+        queue = adapter.queue_message_store(name)
+        _store(adapter).rollback_prepared(xid).result(_WAIT_S)
+        assert (_numbers(queue), queue.message_count) == ([1], 1)
 
     # -- prepared: what is acknowledged --------------------------------------------------------------------------
 

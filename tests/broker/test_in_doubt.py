@@ -13,10 +13,10 @@ from jdbcstore import Broker, open_store
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.route import Route
 from jdbcstore.destination import Queue, Topic
-from jdbcstore.errors import StoreError, TransientStoreError, UnknownTransaction
-from jdbcstore.identifiers import XATransactionId
-from jdbcstore.message import Message
-from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics, SupportsTransactions
+from jdbcstore.errors import CodecError, StoreError, TransientStoreError, UnknownTransaction
+from jdbcstore.identifiers import MessageId, XATransactionId
+from jdbcstore.message import Message, TextMessage
+from jdbcstore.store.contract import Commit, Cursor, PersistenceAdapter, SupportsTopics, SupportsTransactions
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.messages import JdbcMessageStore
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
@@ -25,11 +25,14 @@ from jdbcstore.transport.stomp.conversion import stomp_body
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_receipts import commits_fail
 from tests.servers.prepared import PreparedFile
+from tests.waiting import wait_until
 
 QUEUE, TOPIC = Queue("Q"), Topic("T")
 ANN = SubscriptionKey("ann", "news")
 XID = XATransactionId(55, b"global", b"branch")
 WAIT_S = 60.0
+#: Processor time of the loop for one thing.
+HELD_MOST_S = 0.1
 
 
 @pytest.fixture(params=["sqlite", "kahadb"])
@@ -159,6 +162,80 @@ def test_a_rollback_gives_back_what_was_not_reached_yet(
     )
     decide(brokers[0], partial(brokers[0].in_doubt.roll_back, XID))
     assert sorted(open_client(address).rest_of("/queue/Q")) == sorted(map(text_of, range(6)))
+
+
+def much_removed_in_doubt(url: str, count: int, body: str = "") -> None:
+    """A queue of so many messages, all of which a transaction in doubt removes, and one behind them."""
+    with open_store(url) as adapter:
+        assert isinstance(adapter, SupportsTransactions)
+        queue = adapter.queue_message_store(QUEUE)
+        sent = [text_message(number, f"{number}{body}") for number in range(count)]
+        adapter.commit_together(Commit(adds=[(queue, message) for message in sent])).result(WAIT_S)
+        transaction = adapter.transaction_store().begin(XID)
+        for message in sent:
+            assert message.message_id is not None
+            transaction.remove_message(queue, message.message_id)
+        transaction.prepare().result(WAIT_S)
+        queue.add_message(text_message(count, "behind")).result(WAIT_S)
+
+
+def test_a_rollback_of_very_much_that_was_passed_stops_nobody(
+    url: str, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    much_removed_in_doubt(url, count := 15_000)
+    client = open_client(start_broker(open_store(url)))
+    client.subscribe("/queue/Q", "client-individual", activemq_prefetchSize="100000")
+    client.message()
+    broker = brokers[0]
+    broker.watchdog.longest_processor_s = 0.0
+    decide(broker, partial(broker.in_doubt.roll_back, XID))
+    assert len({client.message().headers["message-id"] for _ in range(count)}) == count
+    assert broker.watchdog.longest_processor_s < HELD_MOST_S
+
+
+def test_a_message_that_nobody_can_read_holds_back_none_that_a_rollback_gives_back(
+    tmp_path: Path,
+    prepared_file: PreparedFile,
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    brokers: list[Broker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url, get_message = prepared_file.url(tmp_path / "store.db"), JdbcMessageStore.get_message
+    much_removed_in_doubt(url, 150)
+    client = open_client(start_broker(open_store(url)))
+    client.subscribe("/queue/Q", "client-individual")
+    client.message()
+
+    def get(store: JdbcMessageStore, message_id: MessageId) -> Message | None:
+        message = get_message(store, message_id)
+        if isinstance(message, TextMessage) and message.text == "3":
+            raise CodecError("it is damaged")
+        return message
+
+    monkeypatch.setattr(JdbcMessageStore, "get_message", get)
+    decide(brokers[0], partial(brokers[0].in_doubt.roll_back, XID))
+    assert {client.message().text for _ in range(149)} == {str(number) for number in range(150) if number != 3}
+
+
+def test_what_a_rollback_gives_back_takes_no_more_memory_than_there_is(
+    url: str, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    much_removed_in_doubt(url, count := 800, "x" * 10_000)
+    client = open_client(start_broker(open_store(url), memory_bytes_max=4 << 20))
+    client.subscribe("/queue/Q", "client-individual", activemq_prefetchSize="1")
+    behind = client.message()
+    broker = brokers[0]
+    decide(broker, partial(broker.in_doubt.roll_back, XID))
+    wait_until(lambda: broker.queue(QUEUE).depth == count + 1)
+    assert broker.memory.used < broker.memory.messages_max + (1 << 20)
+    client.ack(behind)
+    found = set()
+    for _ in range(count):
+        message = client.message()
+        found.add(message.headers["message-id"])
+        client.ack(message)
+    assert len(found) == count
 
 
 @pytest.mark.parametrize("count", [3, 700])

@@ -12,6 +12,7 @@ from benchmarks.memory_attacks import MEMORY_ATTACKS
 from benchmarks.openwire_attacks import OPENWIRE_ATTACKS
 from jdbcstore import Broker, PersistenceAdapter, Queue
 from jdbcstore.destination import Destination
+from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import commands as c
 from jdbcstore.transport.stomp.conversion import number_of
 from tests.broker.client import Client
@@ -493,3 +494,34 @@ def test_a_stranger_has_a_few_kib(start_broker: StartBroker) -> None:
     assert "unconnected_head_bytes is 2000" in stranger.error().headers["message"]
     assert stranger.is_closed()
     stranger.drop()
+
+
+def test_what_is_not_persistent_and_in_doubt_counts_until_it_is_decided(
+    start_broker: StartBroker, brokers: list[Broker]
+) -> None:
+    address, queue = start_broker(bind="openwire://127.0.0.1:0", memory_bytes_max=4 << 20), Queue("A")
+    memory = brokers[0].memory
+
+    def step(client: OpenWireClient, number: int, kind: int) -> c.Response:
+        return client.ask(c.TransactionInfo(transaction_id=XATransactionId(1, b"%d" % number, b""), type=kind))
+
+    def prepared(client: OpenWireClient, number: int) -> bool:
+        step(client, number, 0)
+        message = client.message(queue, str(number).ljust(100_000))
+        message.persistent, message.transaction_id = False, XATransactionId(1, b"%d" % number, b"")
+        assert not isinstance(client.ask(message), c.ExceptionResponse)
+        return not isinstance(step(client, number, 1), c.ExceptionResponse)
+
+    with OpenWireClient(address) as client:
+        idle, in_doubt = memory.kept, 0
+        while prepared(client, in_doubt):
+            in_doubt += 1
+            assert in_doubt * 100_000 < memory.kept_max, "it takes more than there is"
+        assert in_doubt > 3
+        assert not isinstance(step(client, 0, 4), c.ExceptionResponse)
+        assert prepared(client, in_doubt), "there is room again"
+        client.subscribe(queue, 100)
+        for number in range(1, in_doubt + 1):
+            assert not isinstance(step(client, number, 3), c.ExceptionResponse)
+            assert (client.text() or "").strip() == str(number)
+        wait_until(lambda: memory.kept - idle < 100_000)

@@ -91,6 +91,8 @@ DELAYED = {"AMQ_SCHEDULED_DELAY": "10"}
         by_stomp("SEND", "/queue/A\\nB", persistent="true", **DELAYED),
         by_stomp("SEND", "/queue/jdbcstore.Pauses", persistent="true"),
         by_stomp("SEND", "/queue/jdbcstore.Pauses", persistent="true", **DELAYED),
+        by_stomp("SEND", "/queue/OK,/queue/jdbcstore.Pauses"),
+        by_stomp("SEND", "/queue/OK,/queue/jdbcstore.Pauses", persistent="true"),
         by_stomp("SEND", "/topic/VirtualTopic.A\\nB", persistent="true"),
         by_stomp("SUBSCRIBE", "/queue/A\\nB"),
         by_stomp("SUBSCRIBE", "/queue/OK,/queue/A\\nB"),

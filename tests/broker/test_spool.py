@@ -55,6 +55,26 @@ def test_who_needs_a_spool_that_cannot_be_opened_is_told_and_the_next_one_tries_
         receive(client, 0, kept + 30)
 
 
+@pytest.mark.parametrize("destination", ["/queue/a,/queue/b", "/topic/VirtualTopic.a"])
+def test_who_sends_to_several_is_told_of_the_first_message_that_is_lost(
+    tmp_path: Path, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch, destination: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with running(Broker(MemoryPersistenceAdapter(), OPTIONS, open_spool)) as address:
+        client, other = open_client(address), open_client(address)
+        name = "a" if "queue" in destination else "Consumer.a.VirtualTopic.a"
+        other.subscribe(f"/queue/{name}", "client-individual", activemq_prefetchSize="1")
+        sent = 0
+        while (answer := client.request("SEND", {"destination": destination}, str(sent))).command == "RECEIPT":
+            sent += 1
+            assert sent < 1000, "there is no room for so many"
+        assert "does not fit into memory" in answer.headers["message"]
+        for number in range(sent):
+            got = other.message()
+            assert got.text == str(number), "who had a receipt has lost nothing"
+            other.ack(got)
+
+
 def test_the_spool_is_opened_before_it_is_needed_and_who_needs_it_hears_of_no_attempt_before(
     tmp_path: Path, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

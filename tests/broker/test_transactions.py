@@ -228,6 +228,7 @@ def test_of_a_send_that_is_refused_no_part_stays(start_broker: StartBroker, open
         {"destination": "/queue/B,/queue/C"},
         {"destination": "/remote-temp-queue/ID:gone"},
         {"destination": "/queue/B", "AMQ_SCHEDULED_DELAY": "soon"},
+        {"destination": "/queue/jdbcstore.Pauses"},
     ],
 )
 def test_a_send_that_is_refused_and_asks_for_no_receipt_fails_its_transaction(
@@ -249,6 +250,39 @@ def test_a_send_that_is_refused_and_asks_for_no_receipt_fails_its_transaction(
         f"Transaction t is rolled back: a message in it was refused: {error['message']}",
     )
     client.done("ACK", client.named(order))
+
+
+def test_an_ack_that_is_refused_and_asks_for_no_receipt_fails_its_transaction(
+    start_broker: StartBroker, open_client: OpenClient
+) -> None:
+    client = open_client(start_broker(transaction_messages_max=2))
+    for order in ("first", "second"):
+        client.publish("/queue/IN", order)
+    client.subscribe("/queue/IN", "client-individual", id="in")
+    orders = [client.message() for _ in range(2)]
+    client.send("BEGIN", {"transaction": "t"})
+    client.send("SEND", {"destination": "/queue/OUT", "transaction": "t"}, "what they come to")
+    for message in orders:
+        client.ack(message, transaction="t")
+    error = client.error().headers["message"]
+    answer = client.request("COMMIT", {"transaction": "t"}).headers["message"]
+    assert answer == f"Transaction t is rolled back: an acknowledgement in it was refused: {error}"
+    assert client.rest_of("/queue/OUT") == []
+
+
+def test_an_ack_that_is_refused_and_asks_for_a_receipt_costs_nothing_else(
+    start_broker: StartBroker, open_client: OpenClient
+) -> None:
+    client = open_client(start_broker(transaction_messages_max=1))
+    for order in ("first", "second"):
+        client.publish("/queue/IN", order)
+    client.subscribe("/queue/IN", "client-individual")
+    first, second = client.message(), client.message()
+    client.send("BEGIN", {"transaction": "t"})
+    client.ack(first, transaction="t")
+    assert client.request("ACK", {**client.named(second), "transaction": "t"}).command == "ERROR"
+    client.done("COMMIT", {"transaction": "t"})
+    client.done("ACK", client.named(second))
 
 
 @pytest.mark.parametrize("refused", [{}, {"destination": ""}])

@@ -61,6 +61,7 @@ class Ours:
     def __init__(self, adapter: PersistenceAdapter, *, prioritized: bool) -> None:
         assert isinstance(adapter, SupportsTopics)
         assert isinstance(adapter, SupportsTransactions)
+        self.adapter = adapter
         self.clean_up = adapter.clean_up
         self.queue: MessageStore = adapter.queue_message_store(QUEUE, prioritized=prioritized)
         self.topic: TopicMessageStore = adapter.topic_message_store(TOPIC, prioritized=prioritized)
@@ -213,6 +214,27 @@ def test_what_we_prepared_is_decided_there(place: tuple[str, bool], class_path: 
     with javas(url, class_path, tmp_path, prioritized=prioritized) as activemq:
         assert consumed(activemq) == on_queue
         assert sorted(consumed_of(activemq, "bob")) == [*range(COUNT), 200, 201]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_what_is_in_doubt_of_a_queue_that_we_removed_is_decided_there(
+    class_path: str, tmp_path: Path, commits: bool
+) -> None:
+    """A queue of a virtual topic is remembered while it is empty, and its removal is told to a Java broker."""
+    url, name = kahadb_url(tmp_path), Queue("Consumer.A.VirtualTopic.X")
+    with ours(url, prioritized=False) as store:
+        queue = store.adapter.queue_message_store(name)
+        queue.add_message(numbered(1)).result(WAIT_S)
+        work = store.transactions.begin(xid_of_text(WORK))
+        work.remove_message(queue, number_in(queue, 1))
+        work.add_message(queue, numbered(2))
+        work.prepare().result(WAIT_S)
+        store.adapter.remove_destination(name).result(WAIT_S)
+    with javas(url, class_path, tmp_path) as activemq:
+        assert activemq.in_doubt() == {WORK}
+        activemq.decide(WORK, commits=commits)
+        found = [message["properties"]["number"][1] for message in activemq.consume(name.physical_name)]
+        assert found == [2 if commits else 1]
 
 
 def test_a_java_broker_that_commits_what_was_acknowledged_out_of_order_loses_nothing(

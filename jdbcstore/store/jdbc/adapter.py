@@ -497,7 +497,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             name = text_of(container)
             topic = self.registry.topics.get(name)
             subscriptions = [] if topic is None else list(topic.by_key.items())
-            keys = tuple(key for key, one in subscriptions if int(id) not in one.at(level))
+            keys = tuple(key for key, one in subscriptions if int(id) not in one.seen(level))
             if keys or not name.startswith(Topic.prefix):  # else it is the cleanup's
                 place = min(max(level or 0, 0), PRIORITY_LEVELS - 1)
                 found.append(Expired(_destination(name), int(id), place, keys))

@@ -428,7 +428,7 @@ class Forget(Purge):
             plan.record(Subscription(known.destination, text))
         if known.is_kept:
             plan.record(remarks.released(destination_name(known.destination)))
-            if not known.count and plan.format.removes_destinations:
+            if not known.count and plan.format.removes_destinations and not plan.index.is_in_doubt(known.id):
                 plan.record(RemoveDestination(known.destination))  # or a broker's rebuild knows it
 
 

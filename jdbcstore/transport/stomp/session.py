@@ -315,7 +315,12 @@ class StompSession(Conversation[Event]):
                 raise
             self._done(event.receipt)
             return
-        client.consumers.acknowledge(consumer, delivery, event.receipt, event.transaction)
+        try:
+            client.consumers.acknowledge(consumer, delivery, event.receipt, event.transaction)
+        except JdbcStoreError as error:
+            if event.receipt is None:
+                client.producer.spoil(event.transaction, error, is_send=False)
+            raise
 
     def _is_said_again(self, event: Ack) -> bool:
         """Whether an ACK means what its transaction has acknowledged already.

@@ -346,6 +346,18 @@ def test_what_is_in_doubt_outlives_the_removal_of_its_queue_and_the_index(tmp_pa
         assert [str(one.message_id)[-2:] for one in adapter.queue_message_store(Queue("A")).recover()] == [":2"]
 
 
+def test_what_is_in_doubt_outlives_its_queue_and_the_index(tmp_path: Path) -> None:
+    """A queue that is remembered while it is empty is told to brokers as removed."""
+    queue = Queue("Consumer.A.VirtualTopic.X")
+    with KahaDBPersistenceAdapter(tmp_path) as adapter:
+        xid = prepared_in(adapter, queue)
+        adapter.remove_destination(queue).result(30)
+        adapter.transaction_store().commit_prepared(xid).result(30)
+    (tmp_path / FILE_NAME).unlink()
+    with KahaDBPersistenceAdapter(tmp_path) as adapter:
+        assert [str(one.message_id)[-2:] for one in adapter.queue_message_store(queue).recover()] == [":2"]
+
+
 def test_the_second_of_two_messages_with_one_id_outlives_the_first_and_the_index(tmp_path: Path) -> None:
     with KahaDBPersistenceAdapter(tmp_path) as adapter:
         store = adapter.queue_message_store(Queue("A"))

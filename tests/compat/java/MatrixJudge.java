@@ -88,6 +88,7 @@ public final class MatrixJudge extends Judge {
         judge.reading();
         judge.threads();
         judge.expiring();
+        judge.sharing();
         judge.formats();
         judge.virtual();
     }
@@ -1207,6 +1208,99 @@ public final class MatrixJudge extends Judge {
         }
     }
 
+    // -- who gets what -------------------------------------------------------------------------------------------------------
+
+    private void sharing() {
+        check("a topic's slow consumer that has asked for a limit", () -> {
+            List<Object> found = new ArrayList<>();
+            for (String limit : new String[] {"0", "1", "3", "100"}) {
+                Session session = opened(2, "jms.prefetchPolicy.all=2");
+                String options = "?consumer.maximumPendingMessageLimit=" + limit;
+                Topic topic = session.createTopic(own("." + limit));
+                MessageConsumer consumer = session.createConsumer(session.createTopic(own("." + limit) + options));
+                Session sender = session();
+                send(sender, topic, numbers(1, 20));
+                found.add(held(consumer, 2));
+                Message last = next(consumer);
+                List<String> got = new ArrayList<>(Arrays.asList(described(last)));
+                last.acknowledge();
+                for (Message message : all(consumer)) {
+                    got.add(described(message));
+                    message.acknowledge();
+                }
+                found.add(got);
+            }
+            return found;
+        });
+        check("an exclusive consumer of a wildcard", () -> {
+            Session session = session();
+            MessageConsumer first = session.createConsumer(session.createQueue(own(".>?consumer.exclusive=true")));
+            MessageConsumer second = session().createConsumer(session.createQueue(own(".>")));
+            MessageConsumer third = session().createConsumer(session.createQueue(own(".a")));
+            send(session, session.createQueue(own(".a")), "a1", "a2", "a3");
+            send(session, session.createQueue(own(".b")), "b1", "b2", "b3");
+            List<Object> found = new ArrayList<>();
+            for (List<Message> some : shared(6, first, second, third)) {
+                List<String> texts = new ArrayList<>();
+                for (Message message : some) {
+                    texts.add(text(message));
+                }
+                Collections.sort(texts);
+                found.add(texts);
+            }
+            return found;
+        });
+        check("a consumer of high priority that is full", () -> {
+            Session session = session();
+            Session high = opened(2, "jms.prefetchPolicy.all=2");
+            Session low = opened(2, "jms.prefetchPolicy.all=3");
+            MessageConsumer second = low.createConsumer(low.createQueue(own("?consumer.priority=1")));
+            MessageConsumer first = high.createConsumer(high.createQueue(own("?consumer.priority=9")));
+            send(session, queue(session), numbers(1, 9));
+            List<Object> found = new ArrayList<>(Arrays.asList(held(first, 2), held(second, 3)));
+            Message message = next(first);
+            found.add(described(message));
+            message.acknowledge();
+            found.add(held(first, 2));
+            high.close();
+            found.add(some(second, 3));
+            return found;
+        });
+        check("a client that is idle for longer than it may be silent", () -> {
+            ActiveMQConnection connection = started("wireFormat.maxInactivityDuration=600",
+                "wireFormat.maxInactivityDurationInitalDelay=600");
+            Told failures = new Told();
+            connection.setExceptionListener(error -> failures.add(thrown(error)));
+            Session session = opened(connection, 1);
+            MessageConsumer consumer = session.createConsumer(queue(session));
+            Thread.sleep(2500);
+            send(session, queue(session), "still there");
+            return Arrays.asList(some(consumer, 1), failures.all(0));
+        });
+        for (int mode : new int[] {1, 2, 3, INDIVIDUAL, Session.SESSION_TRANSACTED}) {
+            check("a topic is pulled while it is published, mode " + mode, () -> {
+                ActiveMQConnection connection = started();
+                Session session = opened(connection, mode);
+                Session sender = opened(connection, 1);
+                MessageConsumer consumer = session.createConsumer(session.createTopic(own("?consumer.prefetchSize=0")));
+                int count = 400;
+                Thread publisher = new Thread(() -> outcome(() -> send(sender, topic(sender), numbers(1, count))));
+                publisher.start();
+                boolean isOrdered = true;
+                for (int number = 1; number <= count; number++) {
+                    Message message = next(consumer);
+                    isOrdered &= described(message).equals(String.valueOf(number));
+                    message.acknowledge();
+                    if (mode == Session.SESSION_TRANSACTED && number % 50 == 0) {
+                        session.commit();
+                    }
+                }
+                publisher.join(WAIT_MS);
+                return Arrays.asList(isOrdered, consumer.receiveNoWait() == null);
+            });
+        }
+    }
+
     // -- formats ------------------------------------------------------------------------------------------------------------
 
     private void formats() {
@@ -1307,27 +1401,6 @@ public final class MatrixJudge extends Judge {
                 found.add(described(message) + " " + message.getJMSDestination() + " " + original);
             }
             return found;
-        });
-        check("a virtual topic's wildcard beside a plain consumer", () -> {
-            Session session = session();
-            MessageConsumer wide = session.createConsumer(session.createQueue("Consumer.1.VirtualTopic." + own(".>")));
-            MessageConsumer plain = session.createConsumer(session.createQueue("Consumer.1.VirtualTopic." + own(".A.IT")));
-            MessageConsumer other = session.createConsumer(session.createQueue("Consumer.1.VirtualTopic." + own(".B.IT")));
-            send(session, session.createTopic("VirtualTopic." + own(".A.IT")), numbers(1, 6));
-            List<List<Message>> got = shared(6, wide, plain, other);
-            List<String> texts = new ArrayList<>();
-            for (List<Message> some : got) {
-                for (Message message : some) {
-                    texts.add(text(message));
-                }
-            }
-            for (MessageConsumer consumer : new MessageConsumer[] {wide, plain}) {
-                for (Message message : all(consumer)) {
-                    texts.add(text(message));
-                }
-            }
-            Collections.sort(texts);
-            return Arrays.asList(texts, got.get(2).size());
         });
         check("a durable subscription of a virtual topic comes to an end", () -> {
             ActiveMQConnection connection = named();

@@ -110,9 +110,8 @@ public final class SchedulerJudge extends Judge {
             Session session = session();
             List<Object> found = new ArrayList<>();
             Object[][] all = {
-                {PERIOD, 100L}, {REPEAT, 2}, {PERIOD, 100L, REPEAT, 1}, {DELAY, 100L, REPEAT, 1}, {DELAY, "100"}, {DELAY, 100},
-                {DELAY, 0L}, {DELAY, -5L}, {DELAY, 100L, PERIOD, "100", REPEAT, "1"}, {DELAY, 100L, PERIOD, 0L, REPEAT, 1},
-                {DELAY, 100L, "scheduledJobId", "x"}, {DELAY, (short) 100}, {DELAY, 100.0},
+                {PERIOD, 100L}, {PERIOD, 100L, REPEAT, 1}, {DELAY, "100"}, {DELAY, 100}, {DELAY, 0L}, {DELAY, -5L},
+                {DELAY, 100L, PERIOD, "100", REPEAT, "1"}, {DELAY, 100L, "scheduledJobId", "x"}, {DELAY, (short) 100},
             };
             for (Object[] properties : all) {
                 Destination queue = session.createQueue(own("." + found.size()));
@@ -181,10 +180,9 @@ public final class SchedulerJudge extends Judge {
         check("cron that is none", () -> {
             Session session = session();
             List<Object> found = new ArrayList<>();
-            for (String cron : new String[] {"", "x", "* * * *", "60 * * * *", "* * * * * *", "*/0 * * * *", "1-5 * * * *"}) {
+            for (String cron : new String[] {"", "x", "* * * *", "* * * * * *", "*/0 * * * *", "1-5 * * * *"}) {
                 found.add(cron + ": " + outcome(() -> sent(session, queue(session), "x", CRON, cron)));
             }
-            found.add(outcome(() -> sent(session, queue(session), "x", DELAY, 10L, REPEAT, 1001)));
             found.add(outcome(() -> sent(session, queue(session), "x", DELAY, "soon")));
             order(session, "REMOVEALL", null);
             return found;
@@ -256,8 +254,6 @@ public final class SchedulerJudge extends Judge {
             List<Object> found = new ArrayList<>();
             found.add(shown(session, START, begin, END, end));
             found.add(shown(session, START, Long.toString(begin), END, Long.toString(end)));
-            found.add(shown(session, START, begin));
-            found.add(shown(session, END, end));
             found.add(shown(session, START, end, END, begin));
             order(session, "REMOVEALL", null, START, Long.toString(begin), END, Long.toString(begin + LATER_MS));
             found.add(shown(session));

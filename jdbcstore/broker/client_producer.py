@@ -157,7 +157,7 @@ class ClientProducer:
         Args:
             message: complete, with destination and `next_message_id`; it belongs to the broker from now on.
             request: completed when the message is safe, or kept in the transaction.
-            transaction: which one it is part of; None for none.
+            transaction: which one it is part of; None for none. An order to the scheduler is carried out at once.
 
         Raises:
             NotAuthorized: the client may not send there.
@@ -172,7 +172,7 @@ class ClientProducer:
             self._amend(message)
         if self._broker.scheduler.is_management(destination):
             if transaction is not None:
-                raise ProtocolError(f"Messages to {destination} are orders: send them outside of transactions")
+                self._transactions.named(transaction)  # has to be there, though orders are no part of it
             self._access.check_management(message.reply_to)
             if message.reply_to is not None:
                 self._check_reply(message.reply_to)

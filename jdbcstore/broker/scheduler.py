@@ -416,6 +416,7 @@ class Scheduler:
         shown = job.message.copy()
         shown.destination, shown.message_id, shown.persistent = reply_to, self._next_message_id(), False
         shown.transaction_id, shown.expiration = None, 0
+        shown.type, shown.original_destination = "Advisory", job.message.destination
         shown.set_property(JOB_ID, job.job_id)
         for single in shown.divided():
             place = single.destination

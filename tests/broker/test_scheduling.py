@@ -423,12 +423,34 @@ def test_browse_and_remove(client: Client, wall: Wall, jobs: JobStore) -> None:
     assert sorted(found) == ["0", "1", "2"]
     assert found["1"].headers["AMQ_SCHEDULED_DELAY"] == "2000"
     assert found["1"].headers["colour"] == "blue"
+    assert found["1"].headers["type"] == "Advisory"
+    assert found["1"].headers["original-destination"] == "/queue/A"
     removed = found["1"].headers["scheduledJobId"]
     assert order(client, "REMOVE", scheduledJobId=removed).command == "RECEIPT"
     assert sorted(browse(client)) == ["0", "2"]
     client.subscribe("/queue/A", id="a")
     wall.move(5000)
     assert bodies(client, 2) == ["0", "2"]
+
+
+def test_what_is_sent_after_it_was_shown_is_as_it_was(client: Client, wall: Wall, jobs: JobStore) -> None:
+    client.subscribe("/temp-queue/replies")
+    schedule(client, delay=1000)
+    assert list(browse(client)) == ["x"]
+    client.subscribe("/queue/A", id="a")
+    wall.move(1000)
+    assert not {"type", "original-destination"} & client.message().headers.keys()
+
+
+def test_an_order_in_a_transaction_is_carried_out_at_once(client: Client, jobs: JobStore) -> None:
+    schedule(client, delay=LATER)
+    client.done("BEGIN", {"transaction": "t"})
+    client.done("SEND", {"destination": "/queue/A", "transaction": "t"}, "committed")
+    assert order(client, "REMOVEALL", transaction="t").command == "RECEIPT"
+    assert jobs.job_count() == 0
+    client.done("COMMIT", {"transaction": "t"})
+    client.subscribe("/queue/A")
+    assert client.message().text == "committed"
 
 
 def test_a_span_of_time(client: Client, jobs: JobStore) -> None:
@@ -454,7 +476,7 @@ def test_a_span_of_time(client: Client, jobs: JobStore) -> None:
         ("FIRE", {}, "BROWSE, REMOVE or REMOVEALL"),
         ("REMOVEALL", {"ACTION_START_TIME": "noon"}, "epoch milliseconds"),
         ("REMOVEALL", {"ACTION_END_TIME": "9" * 20}, "epoch milliseconds"),
-        ("REMOVEALL", {"transaction": "t"}, "outside of transactions"),
+        ("REMOVEALL", {"transaction": "none"}, "none"),
         ("REMOVEALL", {"producer-id": "p", "producer-sequence": "1"}, "without a number"),
     ],
 )

@@ -104,25 +104,54 @@ def urls(class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield activemq.url, f"tcp://{host}:{port}"
 
 
-@pytest.mark.parametrize(
-    "program",
-    [*sampled(["JmsJudge", "AdvisoryJudge", "ClientJudge", "UsageJudge", "SuiteJudge"], kept=2), "SpringJudge"],
-)
-def test_a_java_program_hears_the_same_of_both(
-    class_path: str, urls: tuple[str, str], tmp_path: Path, program: str
-) -> None:
+def disagreements(
+    class_path: str, program: str, urls: tuple[str, str], folder: Path, *, has_scheduler: bool = False
+) -> dict[str, Any]:
+    """What ours answers and a real one never did, by the check.
+
+    Args:
+        class_path: Java's.
+        program: asks them.
+        urls: where a real one is, and where ours.
+        folder: for others that are asked again.
+        has_scheduler: whether these keep messages for later.
+    """
+
     def expected(real: Mapping[str, object]) -> dict[str, object]:
         return {name: changed(name, result, OTHERWISE) for name, result in real.items()}
 
     number = itertools.count()
 
     def ask_again(titles: Collection[str]) -> Mapping[str, object]:
-        folder = tmp_path / str(next(number))
-        folder.mkdir()
-        with ActiveMQ(class_path, folder, "kahadb") as activemq:
+        place = folder / str(next(number))
+        place.mkdir()
+        scheduler = place / "scheduler" if has_scheduler else None
+        with ActiveMQ(class_path, place, "kahadb", scheduler=scheduler) as activemq:
             return expected(judged(class_path, program, activemq.url, *titles))
 
     with ThreadPoolExecutor() as pool:
         real, ours = pool.map(lambda url: judged(class_path, program, url), urls)
-    found = differences(ours, expected(real), ask_again, is_answer=lambda result: "check ended" not in str(result))
+    return differences(ours, expected(real), ask_again, is_answer=lambda result: "check ended" not in str(result))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *sampled(["JmsJudge", "AdvisoryJudge", "MatrixJudge", "ClientJudge", "UsageJudge", "SuiteJudge"], kept=2),
+        "SpringJudge",
+    ],
+)
+def test_a_java_program_hears_the_same_of_both(
+    class_path: str, urls: tuple[str, str], tmp_path: Path, program: str
+) -> None:
+    found = disagreements(class_path, program, urls, tmp_path)
+    assert not found, json.dumps(found, indent=1)
+
+
+@pytest.mark.exhaustive
+def test_a_java_program_hears_the_same_of_both_schedulers(
+    class_path: str, urls: tuple[str, str], tmp_path: Path
+) -> None:
+    with ActiveMQ(class_path, tmp_path, "kahadb", scheduler=tmp_path / "scheduler") as activemq:
+        found = disagreements(class_path, "SchedulerJudge", (activemq.url, urls[1]), tmp_path, has_scheduler=True)
     assert not found, json.dumps(found, indent=1)

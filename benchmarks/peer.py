@@ -6,8 +6,9 @@ enough for a contestant to come to what it puts off; ActiveMQ gets a quarter of 
 measured without a broker, one row and one commit at a time. The tables have medians and ranges over the rounds, the
 ratio of medians to RabbitMQ's quorum queue and to ActiveMQ on the same store (SQLite: to its KahaDB, MySQL: to its
 MariaDB), and the processor time of each message: the broker's, and with it the database server's.
-Run ``make benchmark-peer``, or ``python -m benchmarks.peer`` where Debian's rabbitmq-server is
-installed. ``python -m benchmarks.tables`` writes what ``--json`` has kept into the documentation.
+
+Run ``make benchmark-peer``, or ``python -m benchmarks.peer`` where Debian's rabbitmq-server is installed.
+``python -m benchmarks.tables`` writes what ``--json`` has kept into the documentation.
 """
 
 from __future__ import annotations

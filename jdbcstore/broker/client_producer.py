@@ -195,20 +195,12 @@ class ClientProducer:
             self._broker.publish(routes[0], self._client, answer)
             return
         answer = self._answer(self._client, request, size_of(routes))
-        if not (message.persistent or routes[0].is_later):
-            self._publish(routes, answer)
-        elif self._division.needs_preparing(routes):
-            self._prepare(routes, partial(self._broker.commit, routes, [], self._client, answer))
-        elif len(routes) == 1:
-            self._broker.publish(routes[0], self._client, answer)
-        else:
-            self._broker.commit(routes, [], self._client, answer)
-
-    def _publish(self, routes: Sequence[Route], answer: Answer) -> None:
-        """Give what is not persistent to its destinations, which may have to be opened in slices before."""
 
         def publish(prepared: Prepared | None = None) -> None:
-            self._broker.publish_each(routes, self._client, answer)
+            if message.persistent or routes[0].is_later:
+                self._broker.commit(routes, [], self._client, answer, prepared=prepared)
+            else:
+                self._broker.publish_each(routes, self._client, answer)
 
         if self._division.needs_preparing(routes):
             self._prepare(routes, publish)

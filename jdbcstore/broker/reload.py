@@ -21,7 +21,6 @@ __all__ = ["Reload"]
 log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
-_AHEAD_MOST: Final = 500
 
 
 class Reload:
@@ -47,7 +46,7 @@ class Reload:
         self._wake = wake
         self._reading: asyncio.Future[Sequence[Message]] | None = None
         #: How many the next page is to have at most.
-        self._ahead = _AHEAD_MOST
+        self._ahead = broker.options.page_messages_max
 
     @property
     def is_under_way(self) -> bool:
@@ -60,7 +59,7 @@ class Reload:
         if self._reading is not None or lane is None:
             return
         options, memory = self._broker.options, self._broker.memory
-        count_max = min(self._ahead, options.page_messages_max, len(self._contents.returned) or 1)
+        count_max = min(self._ahead, len(self._contents.returned) or 1)
         bytes_max = min(options.page_bytes_max, options.window_bytes_max)
         if not lane.is_durable or not memory.has_room(bytes_max):  # what only the spool has is not known by number
             count_max = 1
@@ -113,7 +112,7 @@ class Reload:
             if other is not None and other.message is None:
                 self._contents.keep(other, message)
                 kept += 1
-        self._ahead = min(4 * kept, _AHEAD_MOST)
+        self._ahead = min(4 * kept, self._broker.options.page_messages_max)
 
 
 def _read_again(

@@ -1173,24 +1173,6 @@ public final class ClientJudge extends Judge {
         };
     }
 
-    /** What an XAResource answers: its code if it refuses. */
-    private static Object asked(java.util.concurrent.Callable<?> action) {
-        try {
-            return String.valueOf(action.call());
-        } catch (XAException error) {
-            return "XAException " + error.errorCode;
-        } catch (Exception error) {
-            return thrown(error);
-        }
-    }
-
-    private static Object told(Action action) {
-        return asked(() -> {
-            action.run();
-            return "done";
-        });
-    }
-
     private ActiveMQXAConnection distributedConnection() throws JMSException {
         ActiveMQXAConnection connection = (ActiveMQXAConnection) new ActiveMQXAConnectionFactory(url).createXAConnection();
         connection.start();

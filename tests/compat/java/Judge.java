@@ -23,6 +23,7 @@ import javax.jms.Session;
 import javax.jms.StreamMessage;
 import javax.jms.TextMessage;
 import javax.jms.Topic;
+import javax.transaction.xa.XAException;
 import org.apache.activemq.ActiveMQConnection;
 import org.apache.activemq.ActiveMQConnectionFactory;
 import org.apache.activemq.ActiveMQMessageConsumer;
@@ -317,6 +318,43 @@ abstract class Judge {
             action.run();
             return "done";
         });
+    }
+
+    /** What an XAResource answers: its code if it refuses. */
+    static Object asked(Callable<?> action) {
+        try {
+            return String.valueOf(action.call());
+        } catch (XAException error) {
+            return "XAException " + error.errorCode;
+        } catch (Exception error) {
+            return thrown(error);
+        }
+    }
+
+    /** The same of what answers nothing. */
+    static Object told(Action action) {
+        return asked(() -> {
+            action.run();
+            return "done";
+        });
+    }
+
+    /** Numbers as texts, both ends among them. */
+    static String[] numbers(int first, int last) {
+        String[] found = new String[last - first + 1];
+        for (int number = first; number <= last; number++) {
+            found[number - first] = String.valueOf(number);
+        }
+        return found;
+    }
+
+    /** The next messages, described. */
+    static List<String> some(MessageConsumer consumer, int count) throws JMSException {
+        List<String> found = new ArrayList<>();
+        for (int number = 0; number < count; number++) {
+            found.add(described(next(consumer)));
+        }
+        return found;
     }
 
     static String thrown(Throwable error) {

@@ -132,22 +132,6 @@ public final class MatrixJudge extends Judge {
         producer.close();
     }
 
-    private static String[] numbers(int first, int last) {
-        String[] found = new String[last - first + 1];
-        for (int number = first; number <= last; number++) {
-            found[number - first] = String.valueOf(number);
-        }
-        return found;
-    }
-
-    private static List<String> some(MessageConsumer consumer, int count) throws JMSException {
-        List<String> found = new ArrayList<>();
-        for (int number = 0; number < count; number++) {
-            found.add(described(next(consumer)));
-        }
-        return found;
-    }
-
     private static String text(Message message) throws JMSException {
         return ((TextMessage) message).getText();
     }
@@ -627,23 +611,6 @@ public final class MatrixJudge extends Judge {
     }
 
     // -- branches ---------------------------------------------------------------------------------------------------------
-
-    private static Object asked(java.util.concurrent.Callable<?> action) {
-        try {
-            return String.valueOf(action.call());
-        } catch (XAException error) {
-            return "XAException " + error.errorCode;
-        } catch (Exception error) {
-            return thrown(error);
-        }
-    }
-
-    private static Object told(Action action) {
-        return asked(() -> {
-            action.run();
-            return "done";
-        });
-    }
 
     private Xid branch() {
         return new XaBranch("M" + System.nanoTime() + "." + numbers.incrementAndGet());

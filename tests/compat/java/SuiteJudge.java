@@ -62,22 +62,6 @@ public final class SuiteJudge extends Judge {
         return opened(started(options), mode);
     }
 
-    private static String[] numbers(int first, int last) {
-        String[] found = new String[last - first + 1];
-        for (int number = first; number <= last; number++) {
-            found[number - first] = String.valueOf(number);
-        }
-        return found;
-    }
-
-    private static List<String> some(MessageConsumer consumer, int count) throws JMSException {
-        List<String> found = new ArrayList<>();
-        for (int number = 0; number < count; number++) {
-            found.add(described(next(consumer)));
-        }
-        return found;
-    }
-
     private static void sendGrouped(Session session, Destination destination, String... groups) throws JMSException {
         MessageProducer producer = session.createProducer(destination);
         for (int number = 0; number < groups.length; number++) {

@@ -28,8 +28,8 @@ WROTE_ONE: Final = b"SELECT IF(ROW_COUNT()=1,1,(SELECT 1 UNION SELECT 2))"
 PACKET_MARGIN_BYTES: Final = 1 << 14
 #: Ids in one DELETE; from some hundred on the server plans longer than it deletes.
 _REMOVES_AT_ONCE: Final = 500
-#: From so many IDs on without a gap one range takes less of the server than a list: a quarter less with 500.
-_RANGE_LEAST: Final = 16
+#: For more IDs than that without a gap one range takes less of the server than a list: a quarter less with 500.
+_LISTED_MOST: Final = 16
 #: Producers in one statement, which cannot be cut to fit a packet.
 _MARKS_AT_ONCE: Final = 100
 #: A server's packet is at least 1 MiB unless somebody made it smaller.
@@ -203,7 +203,7 @@ class MySQLStatements(Dialect):
             single.clear()
 
         for first, last in _ranges(ids):
-            if last - first < _RANGE_LEAST:
+            if last - first + 1 <= _LISTED_MOST:
                 single += range(first, last + 1)
             else:
                 end_list()  # in their order, so that two batches never lock crosswise
